@@ -1,0 +1,1 @@
+"""The conversation: a question in, a saved and cited answer out."""

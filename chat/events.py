@@ -1,0 +1,44 @@
+"""What ``Conversations.ask`` yields, in this order: Started, Retrieved, Delta..., Finished."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from chat.views import TurnView
+
+if TYPE_CHECKING:
+    from retrieval.search import Found
+
+
+@dataclass(frozen=True)
+class Started:
+    """The turn is saved; from here on nothing that happens loses it."""
+
+    session_id: str
+    turn_id: str
+
+
+@dataclass(frozen=True)
+class Retrieved:
+    """What search brought, best first."""
+
+    passages: tuple[Found, ...]
+    retrieve_s: float
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A piece of the answer as the model writes it, without citation markers."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The turn as it was saved; its answer, with markers, replaces the text of the deltas."""
+
+    turn: TurnView
+
+
+Event: TypeAlias = Started | Retrieved | Delta | Finished

@@ -1,0 +1,45 @@
+"""How one question is to be answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chat.errors import BadOption
+
+
+@dataclass(frozen=True)
+class AskOptions:
+    """What a person may set for a turn; the defaults suit the small default model.
+
+    ``passages`` is how many passages search may bring, ``documents`` the ids of the documents
+    to search (None: all of the owner's). The others are the engine's sampling settings.
+    Raises BadOption for a value that makes no sense.
+    """
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.1
+    seed: int | None = None
+    max_tokens: int = 256
+    passages: int = 4
+    documents: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, right, wanted in (
+            ("temperature", self.temperature, self.temperature >= 0, "0 or more"),
+            ("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1"),
+            ("top_k", self.top_k, self.top_k >= 0, "0 (off) or more"),
+            ("min_p", self.min_p, 0 <= self.min_p <= 1, "from 0 to 1"),
+            (
+                "repetition_penalty",
+                self.repetition_penalty,
+                self.repetition_penalty > 0,
+                "above 0 (1 is none)",
+            ),
+            ("max_tokens", self.max_tokens, self.max_tokens >= 1, "1 or more"),
+            ("passages", self.passages, 1 <= self.passages <= 50, "from 1 to 50"),
+        ):
+            if not right:
+                raise BadOption(name, value, wanted)

@@ -1,0 +1,106 @@
+"""What a conversation looks like from outside: frozen values, free of the database."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from chat.stats import TurnStats
+
+TurnState = Literal["pending", "done", "stopped", "interrupted", "error"]
+
+
+@dataclass(frozen=True)
+class CitationView:
+    """A passage and, where it was cited, the words in it that support the answer.
+
+    ``char_start``/``char_end`` are the passage's range in the text of its page, and
+    ``support_start``/``support_end`` the supporting words' range in that same text, so
+    ``text[support_start - char_start : support_end - char_start]`` are those words.
+    ``marker`` is what stands in the answer, such as ``[1]``. Markers number the cited passages
+    of a turn from 1; a passage that supports two sentences by different words has an entry for
+    each of them, under one marker. A passage that was found and not cited has neither marker
+    nor support. ``removed``: the document is gone, and this text is all that is left of it.
+    """
+
+    document: str
+    title: str
+    page: int
+    char_start: int
+    char_end: int
+    text: str
+    marker: str | None = None
+    support_start: int | None = None
+    support_end: int | None = None
+    removed: bool = False
+
+    @property
+    def support_text(self) -> str:
+        """The supporting words ("" where there are none)."""
+        if self.support_start is None or self.support_end is None:
+            return ""
+        return self.text[self.support_start - self.char_start : self.support_end - self.char_start]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class TurnView:
+    """One question and what became of it.
+
+    ``answer`` has its citation markers in it once the turn is done. ``finish_reason`` is the
+    engine's ("stop", "length", "cancelled"), "not_found" where the documents hold nothing and the
+    model was not asked, "interrupted" after a kill, "error", or None while pending.
+    """
+
+    session: str
+    turn: str
+    question: str
+    answer: str
+    state: TurnState
+    created_at: datetime
+    finish_reason: str | None = None
+    error: str | None = None
+    citations: tuple[CitationView, ...] = ()
+    retrieved: tuple[CitationView, ...] = ()
+    stats: TurnStats | None = None
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of ``ask --json``."""
+        return {
+            "session": self.session,
+            "turn": self.turn,
+            "question": self.question,
+            "answer": self.answer,
+            "citations": [citation.to_json() for citation in self.citations],
+            "retrieved": [passage.to_json() for passage in self.retrieved],
+            "stats": self.stats.to_json() if self.stats else None,
+            "finish_reason": self.finish_reason,
+            "state": self.state,
+            "error": self.error,
+            "notes": list(self.notes),
+            "created_at": self.created_at.isoformat(),
+        }
+
+
+@dataclass(frozen=True)
+class SessionView:
+    """A conversation as a list shows it; ``running`` while it answers."""
+
+    session: str
+    title: str
+    model: str
+    turns: int
+    created_at: datetime
+    updated_at: datetime
+    running: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **asdict(self),
+            "created_at": self.created_at.isoformat(),
+            "updated_at": self.updated_at.isoformat(),
+        }
