@@ -1,0 +1,110 @@
+"""One database for documents and conversations, and the way to a transaction on it."""
+
+import errno
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import DateTime, Engine, create_engine, event
+from sqlalchemy.engine import Connection, Dialect, make_url
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
+from sqlalchemy.types import TypeDecorator
+
+BUSY_TIMEOUT_S = 30.0
+
+
+class Base(DeclarativeBase):
+    """The parent of every model, here and in `chat`."""
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An aware UTC datetime on every backend (SQLite itself forgets the zone)."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("A stored time needs a time zone; use datetime.now(UTC).")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Database:
+    """The engine for `url` and sessions on it; thread-safe.
+
+    `session()` writes, `reading()` only reads. On SQLite a writing session takes the write lock
+    at its start: a transaction that reads first and writes later would otherwise fail at once
+    ("database is locked") when another thread wrote in between, whatever the busy timeout.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = make_url(url)
+        self.engine: Engine = create_engine(self.url)
+        if self.is_sqlite:
+            event.listen(self.engine, "connect", _prepare_sqlite)
+            event.listen(self.engine, "begin", _begin_sqlite)
+        writing = self.engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
+        self._writing = sessionmaker(writing, expire_on_commit=False)
+        self._reading = sessionmaker(self.engine, expire_on_commit=False)
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.url.get_backend_name() == "sqlite"
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """One writing transaction: committed at the end, rolled back on an exception."""
+        with self._writing() as session, session.begin():
+            yield session
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """One consistent view of the data; nothing done in it is kept."""
+        with self._reading() as session:
+            yield session
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    # Python's driver would begin transactions on its own, too late and always deferred.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    try:
+        cursor.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT_S * 1000)}")
+        cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.execute("PRAGMA synchronous = NORMAL")
+        cursor.execute("PRAGMA foreign_keys = ON")
+        # What is deleted is overwritten, not merely marked as free.
+        cursor.execute("PRAGMA secure_delete = ON")
+    finally:
+        cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    statement = connection.get_execution_options().get("sqlite_begin", "BEGIN")
+    connection.exec_driver_sql(statement)
+
+
+def is_storage_full(error: BaseException) -> bool:
+    """True for any of the ways in which the system and SQLite say that no space is left."""
+    if isinstance(error, DBAPIError) and error.orig is not None:
+        return is_storage_full(error.orig)
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    if isinstance(error, sqlite3.Error):
+        # A quota or file size limit reaches SQLite as a failed write, not as "full".
+        code = getattr(error, "sqlite_errorcode", 0)
+        return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+    return False

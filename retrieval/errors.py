@@ -1,0 +1,49 @@
+"""What can go wrong with documents. Every message is a sentence that says what to do."""
+
+
+class RetrievalError(Exception):
+    """Base of everything that `retrieval` raises on purpose."""
+
+
+class DocumentNotFound(RetrievalError):
+    def __init__(self, document_id: str) -> None:
+        super().__init__(
+            f"There is no document {document_id!r}. List the documents to see their ids."
+        )
+        self.document_id = document_id
+
+
+class Unreadable(RetrievalError):
+    """A file that cannot be read or understood; `reason` is the sentence for the person."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class NothingToIndex(Unreadable):
+    """A sound file without any text."""
+
+
+class ParserStopped(RetrievalError):
+    """The library was closed while a file was being parsed; the file stays queued."""
+
+
+class EmbedderUnavailable(RetrievalError):
+    """The embedding model is missing or broken; documents stay queued until it is there."""
+
+
+class DataFolderNotWritable(RetrievalError):
+    def __init__(self, path: object, cause: OSError) -> None:
+        super().__init__(
+            f"The data folder {path} cannot be written ({cause.strerror or cause}). "
+            "Give this user write access to it, or choose another folder."
+        )
+
+
+class StorageFull(RetrievalError):
+    def __init__(self, where: object) -> None:
+        super().__init__(
+            f"The disk that holds {where} is full. Free some space; "
+            "indexing goes on by itself where it stopped."
+        )

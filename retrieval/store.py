@@ -1,0 +1,277 @@
+"""Documents, their pages and their passages in the database, and the queries on them."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    Select,
+    String,
+    Text,
+    UniqueConstraint,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from retrieval.database import Base, UtcDateTime
+from retrieval.views import DocumentState, DocumentView
+
+# SQLite numbers rows by itself only for a plain INTEGER key.
+_PassageId = BigInteger().with_variant(Integer, "sqlite")
+
+
+class Document(Base):
+    """A file of one owner. Its identity is its content: a name is a label.
+
+    Life: queued -> parsing -> embedding -> ready, or refused with a reason from any of them.
+    `embedder` is the fingerprint of the model that the passages were cut and embedded for.
+    """
+
+    __tablename__ = "documents"
+    __table_args__ = (
+        UniqueConstraint("owner", "content_hash", name="uq_documents_owner_content_hash"),
+        Index("ix_documents_state", "state"),
+    )
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True)
+    owner: Mapped[str] = mapped_column(String(255))
+    name: Mapped[str] = mapped_column(Text)
+    title: Mapped[str] = mapped_column(Text)
+    format: Mapped[str] = mapped_column(String(16))
+    state: Mapped[DocumentState] = mapped_column(String(16))
+    reason: Mapped[str | None] = mapped_column(Text)
+    notes: Mapped[list[str]] = mapped_column(JSON, default=list)
+    content_hash: Mapped[str] = mapped_column(String(64), index=True)
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    embedder: Mapped[str | None] = mapped_column(String(64))
+    added_at: Mapped[datetime] = mapped_column(UtcDateTime())
+
+
+class PageText(Base):
+    """The extracted text of one page, 1-based; ranges of passages and citations point into it."""
+
+    __tablename__ = "page_texts"
+
+    document_id: Mapped[str] = mapped_column(
+        ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True
+    )
+    page: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    text: Mapped[str] = mapped_column(Text)
+
+
+class Passage(Base):
+    """A stretch of one page that fits the embedder; `text` = page text[char_start:char_end].
+
+    Ids are never used twice, so that no stale index can lead to another passage. `vector` is
+    float32, little-endian, normalised, [embedder.dim]; NULL while it is still to be computed.
+    """
+
+    __tablename__ = "passages"
+    __table_args__ = ({"sqlite_autoincrement": True},)
+
+    id: Mapped[int] = mapped_column(_PassageId, primary_key=True)
+    document_id: Mapped[str] = mapped_column(
+        ForeignKey("documents.id", ondelete="CASCADE"), index=True
+    )
+    page: Mapped[int] = mapped_column(Integer)
+    char_start: Mapped[int] = mapped_column(Integer)
+    char_end: Mapped[int] = mapped_column(Integer)
+    text: Mapped[str] = mapped_column(Text)
+    heading: Mapped[str] = mapped_column(Text)
+    vector: Mapped[bytes | None] = mapped_column(LargeBinary)
+
+
+class PassageText(NamedTuple):
+    """A passage on its way to an index: what is embedded and searched."""
+
+    id: int
+    heading: str
+    text: str
+
+
+def document_id(owner: str, content_hash: str) -> str:
+    return hashlib.sha256(f"{owner}\0{content_hash}".encode()).hexdigest()[:16]
+
+
+def new_document(
+    owner: str,
+    name: str,
+    format: str,
+    content_hash: str,
+    size_bytes: int,
+    *,
+    reason: str | None = None,
+) -> Document:
+    """A queued document, or a refused one if there is a `reason`."""
+    return Document(
+        id=document_id(owner, content_hash),
+        owner=owner,
+        name=name,
+        title=name,
+        format=format,
+        state="refused" if reason else "queued",
+        reason=reason,
+        notes=[],
+        content_hash=content_hash,
+        size_bytes=size_bytes,
+        embedder=None,
+        added_at=datetime.now(UTC),
+    )
+
+
+def _views() -> Select[Any]:
+    def count(column: Any, of: Any) -> Any:
+        return select(func.count(column)).where(of == Document.id).scalar_subquery()
+
+    return select(
+        Document,
+        count(PageText.page, PageText.document_id),
+        count(Passage.id, Passage.document_id),
+        count(Passage.vector, Passage.document_id),
+    )
+
+
+def _view(row: Any) -> DocumentView:
+    document, pages, passages, done = row
+    return DocumentView(
+        id=document.id,
+        owner=document.owner,
+        name=document.name,
+        title=document.title,
+        format=document.format,
+        state=document.state,
+        reason=document.reason,
+        notes=tuple(document.notes),
+        pages=pages,
+        passages=passages,
+        passages_done=done,
+        size_bytes=document.size_bytes,
+        content_hash=document.content_hash,
+        added_at=document.added_at,
+    )
+
+
+def views(session: Session, owner: str) -> list[DocumentView]:
+    """All documents of an owner, oldest first."""
+    query = _views().where(Document.owner == owner).order_by(Document.added_at, Document.id)
+    return [_view(row) for row in session.execute(query)]
+
+
+def view(session: Session, id: str, owner: str | None = None) -> DocumentView | None:
+    query = _views().where(Document.id == id)
+    if owner is not None:
+        query = query.where(Document.owner == owner)
+    row = session.execute(query).one_or_none()
+    return None if row is None else _view(row)
+
+
+def page_text(session: Session, id: str, page: int, owner: str) -> str | None:
+    return session.scalar(
+        select(PageText.text)
+        .join(Document)
+        .where(PageText.document_id == id, PageText.page == page, Document.owner == owner)
+    )
+
+
+def next_unfinished(session: Session) -> Document | None:
+    """The oldest document that is neither ready nor refused."""
+    return session.scalar(
+        select(Document)
+        .where(Document.state.in_(("queued", "parsing", "embedding")))
+        .order_by(Document.added_at, Document.id)
+        .limit(1)
+    )
+
+
+def clear_content(session: Session, id: str) -> list[int]:
+    """Forget pages and passages of a document; returns the ids the passages had."""
+    ids = passage_ids(session, id)
+    session.execute(delete(Passage).where(Passage.document_id == id))
+    session.execute(delete(PageText).where(PageText.document_id == id))
+    return ids
+
+
+def passage_ids(session: Session, id: str) -> list[int]:
+    return list(
+        session.scalars(select(Passage.id).where(Passage.document_id == id).order_by(Passage.id))
+    )
+
+
+def insert_rows(session: Session, model: type[Base], rows: Sequence[dict[str, Any]]) -> None:
+    if rows:
+        session.execute(insert(model), rows)
+
+
+def passage_texts(session: Session, id: str) -> list[PassageText]:
+    query = select(Passage.id, Passage.heading, Passage.text).order_by(Passage.id)
+    return [PassageText(*row) for row in session.execute(query.where(Passage.document_id == id))]
+
+
+def to_embed(session: Session, id: str, limit: int) -> list[PassageText]:
+    """The next passages of a document that have no vector yet, in order."""
+    query = (
+        select(Passage.id, Passage.heading, Passage.text)
+        .where(Passage.document_id == id, Passage.vector.is_(None))
+        .order_by(Passage.id)
+        .limit(limit)
+    )
+    return [PassageText(*row) for row in session.execute(query)]
+
+
+def save_vectors(session: Session, vectors: Iterable[tuple[int, bytes]]) -> None:
+    session.execute(update(Passage), [{"id": id, "vector": vector} for id, vector in vectors])
+
+
+def _ready() -> Select[Any]:
+    return select(Passage.id).join(Document).where(Document.state == "ready")
+
+
+def searchable_ids(
+    session: Session, owner: str | None = None, documents: Sequence[str] | None = None
+) -> list[int]:
+    """Ids of the passages of ready documents, ascending."""
+    query = _ready().order_by(Passage.id)
+    if owner is not None:
+        query = query.where(Document.owner == owner)
+    if documents is not None:
+        query = query.where(Document.id.in_(documents))
+    return list(session.scalars(query))
+
+
+def searchable_vectors(session: Session, id: str | None = None) -> list[tuple[int, bytes]]:
+    """(passage id, vector) of ready documents, or of the one given whatever its state."""
+    query = select(Passage.id, Passage.vector).order_by(Passage.id)
+    if id is None:
+        query = query.join(Document).where(Document.state == "ready")
+    else:
+        query = query.where(Passage.document_id == id)
+    return [(row[0], row[1]) for row in session.execute(query) if row[1] is not None]
+
+
+def hits(
+    session: Session, ids: Sequence[int], owner: str, documents: Sequence[str] | None
+) -> dict[int, tuple[Passage, Document]]:
+    """The live passages among `ids` that this owner may see, by id."""
+    query = (
+        select(Passage, Document)
+        .join(Document)
+        .where(Passage.id.in_(ids), Document.owner == owner, Document.state == "ready")
+    )
+    if documents is not None:
+        query = query.where(Document.id.in_(documents))
+    return {passage.id: (passage, document) for passage, document in session.execute(query)}
+
+
+def content_hashes(session: Session) -> set[str]:
+    return set(session.scalars(select(Document.content_hash).distinct()))

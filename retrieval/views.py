@@ -1,0 +1,83 @@
+"""What the library shows of itself: values that stay true after the session is closed."""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+DocumentState = Literal["queued", "parsing", "embedding", "ready", "refused"]
+
+
+@dataclass(frozen=True)
+class DocumentView:
+    """One document as a person sees it.
+
+    `reason` says why it was refused, or why indexing waits (disk full, no embedding model).
+    `notes` are remarks about a document that is read, e.g. pages without text.
+    `pages` and `passages` are 0 until the file is parsed. `duplicate` is set by `Library.add`
+    when this owner had the content already.
+    """
+
+    id: str
+    owner: str
+    name: str
+    title: str
+    format: str
+    state: DocumentState
+    reason: str | None
+    notes: tuple[str, ...]
+    pages: int
+    passages: int
+    passages_done: int
+    size_bytes: int
+    content_hash: str
+    added_at: datetime
+    duplicate: bool = False
+
+    @property
+    def settled(self) -> bool:
+        return self.state in ("ready", "refused")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"notes": list(self.notes), "added_at": self.added_at.isoformat()}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A passage found for a question.
+
+    `page` is 1-based; `char_start:char_end` cut `text` out of that page's extracted text.
+    `heading` is the way of headings that leads to the passage (and, for the later rows of a
+    table, the table's header). Ranks are 1-based, None where that side did not find it.
+    """
+
+    passage_id: int
+    document_id: str
+    title: str
+    name: str
+    page: int
+    char_start: int
+    char_end: int
+    text: str
+    heading: str
+    score: float
+    lexical_rank: int | None
+    dense_rank: int | None
+
+
+class SearchResult(NamedTuple):
+    passages: tuple[Found, ...]
+    seconds: float
+
+
+class IndexCheck(NamedTuple):
+    """How the indexes compare with the database, which is the truth."""
+
+    documents: int
+    passages: int
+    vectors: int | None
+    lexical: int
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
