@@ -1,0 +1,1 @@
+"""Attention over pages: one interface, several backends."""

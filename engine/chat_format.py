@@ -1,0 +1,217 @@
+"""The model's chat template as fragments that are only ever appended.
+
+A template renders a whole conversation at once. A session with a kept KV needs the opposite: the
+tokens of one more message, given that everything before stays as it is. So the template is rendered
+once for a conversation of marker texts, and what stands between the markers are the fragments:
+
+    |------ head ------|     |---- middle ----|   |- prompt -|        |--- end + opening ---|
+    <|im_start|>system\\n  S  <|im_end|>\\n<|im_...  U  <|im_end|>...  A  <|im_end|>\\n<|im_s...  U2
+
+The first turn equals the template's own rendering. Where a template would render older turns
+otherwise (it drops thinking, or moves the system prompt to the last message), the session keeps
+what the model really saw, and `differences` names it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from transformers.utils.chat_template_utils import render_jinja_template
+
+from engine.errors import EmptyMessage, TemplateNotUnderstood
+from engine.tokenizer import Tokenizer
+
+# Plain words, since some templates trim white space around a message.
+_S, _U, _A, _U2 = "SystemMarkerQ", "FirstMarkerQ", "AnswerMarkerQ", "SecondMarkerQ"
+
+Message = dict[str, str]
+
+
+class ChatFormat:
+    """Fragments of one model's chat template.
+
+    Attributes:
+        stop_tokens: ids that end an answer.
+        differences: sentences on where the template itself would render a conversation otherwise.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        template: str,
+        variables: Mapping[str, Any],
+        stop_tokens: Iterable[int],
+    ) -> None:
+        """Take a template apart.
+
+        Args:
+            tokenizer: the model's.
+            template: Jinja source.
+            variables: what the template may use besides the messages (`bos_token`, ...).
+            stop_tokens: ids that the model's configuration names as ends of an answer.
+
+        Raises:
+            TemplateNotUnderstood: the turns cannot be told apart.
+        """
+        self._tokenizer = tokenizer
+        self._template = template
+        self._variables = dict(variables)
+        names = sorted(tokenizer.special, key=len, reverse=True)
+        self._special = re.compile("|".join(map(re.escape, names)) or r"(?!)")
+        self._system = ""
+        self._static_text = ""
+        self._has_system_role = True
+        self._derive()
+        ends = [tokenizer.special[m] for m in self._special.findall(self._end)[:1]]
+        self.stop_tokens = frozenset(stop_tokens) | frozenset(ends)
+        self.differences = tuple(self._compare())
+
+    # -- what a conversation is made of ------------------------------------------------------
+
+    def system(self, text: str) -> list[int]:
+        """Set the system prompt; returns the static part, which every conversation starts with."""
+        self._system = text
+        if self._has_system_role:
+            whole = self._head + text + self._middle
+        else:
+            whole = self._head + text + "\n\n"
+        # What opens any user message belongs to the message, not to the static part.
+        self._static_text = whole
+        if self._has_system_role and self._middle.endswith(self._opening):
+            self._static_text = whole[: len(whole) - len(self._opening)]
+        return self._encode(self._static_text)
+
+    def user(self, text: str, first: bool) -> list[int]:
+        """Tokens of a user message and the prompt for the answer.
+
+        Args:
+            text: read as plain text: the name of a control token in it stays text.
+            first: directly after the static part.
+
+        Raises:
+            EmptyMessage: there is nothing but white space in it.
+        """
+        if not text.strip():
+            raise EmptyMessage
+        opening = self._opening
+        if first:
+            opening = (self._whole_opening())[len(self._static_text) :]
+        return self._encode(opening, text, self._prompt)
+
+    def end(self, generated: Sequence[int]) -> list[int]:
+        """Tokens that close an answer: the end of the turn, unless the model wrote it itself."""
+        tokens = self._encode(self._end)
+        if generated and tokens and generated[-1] == tokens[0]:
+            return tokens[1:]
+        return tokens
+
+    def count(self, text: str) -> int:
+        return len(self._tokenizer.encode(text))
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return self._tokenizer.decode(tokens)
+
+    # -- taking the template apart -----------------------------------------------------------
+
+    def _derive(self) -> None:
+        try:
+            first = self._render([_message("system", _S), _message("user", _U)], prompt=True)
+            self._has_system_role = first.count(_S) == 1 and first.find(_S) < first.find(_U)
+        except Exception:  # templates refuse a system role by raising an error of their own
+            self._has_system_role = False
+        system = [_message("system", _S)] if self._has_system_role else []
+        turns = [*system, _message("user", _U)]
+        try:
+            first = self._render(turns, prompt=True)
+            answered = self._render([*turns, _message("assistant", _A)], prompt=False)
+            second = self._render(
+                [*turns, _message("assistant", _A), _message("user", _U2)], prompt=True
+            )
+        except Exception as error:
+            raise TemplateNotUnderstood(f"The chat template cannot be used: {error}") from error
+        for text, markers in ((first, [_U]), (answered, [_U, _A]), (second, [_U, _A, _U2])):
+            places = [text.find(marker) for marker in markers]
+            if -1 in places or places != sorted(places):
+                raise TemplateNotUnderstood(
+                    "The chat template does not write a conversation's messages in their order."
+                )
+        before_user, self._prompt = first.split(_U, 1)
+        if self._has_system_role:
+            self._head, self._middle = before_user.split(_S, 1)
+        else:
+            self._head, self._middle = before_user, ""
+        after_answer = answered.split(_A, 1)[1]
+        between = second.split(_A, 1)[1].split(_U2, 1)[0]
+        if between.startswith(after_answer):
+            self._end, self._opening = after_answer, between[len(after_answer) :]
+        else:  # the last answer is closed otherwise than earlier ones: earlier ones count
+            match = self._special.search(between)
+            cut = match.end() if match else 0
+            self._end, self._opening = between[:cut], between[cut:]
+        self._first_render, self._second_render = first, second
+
+    def _whole_opening(self) -> str:
+        if self._has_system_role:
+            return self._head + self._system + self._middle
+        return self._head + (self._system + "\n\n" if self._system else "")
+
+    def _compare(self) -> Iterable[str]:
+        """Where appending differs from the template's own rendering of the same messages."""
+        if not self._has_system_role:
+            yield (
+                "The template has no system role: the system prompt stands at the start of the "
+                "first message."
+            )
+        ours = self._first_render + _A + self._end + self._opening + _U2 + self._prompt
+        if ours != self._second_render:
+            yield (
+                "The template renders older turns otherwise when a new one is added; the session "
+                "keeps every turn as the model saw it."
+            )
+        self.system(_S)
+        tokens = self._encode(self._static_text) + self.user(_U, first=True)
+        if tokens != self._encode(self._whole_opening(), _U, self._prompt):
+            yield (
+                "The template joins the system prompt and the first message without a control "
+                "token between them; they are tokenised apart."
+            )
+
+    def _render(self, messages: list[Message], prompt: bool) -> str:
+        rendered, _ = render_jinja_template(
+            conversations=[messages],
+            chat_template=self._template,
+            add_generation_prompt=prompt,
+            **self._variables,
+        )
+        return str(rendered[0])
+
+    def _encode(self, opening: str, text: str = "", closing: str = "") -> list[int]:
+        """Encode template text around a plain text; only template text has control tokens.
+
+        The plain text is encoded together with the template text that touches it, as the
+        template's own rendering would be.
+        """
+        pieces: list[tuple[str, bool]] = [*self._pieces(opening), (text, False)]
+        pieces += self._pieces(closing)
+        tokens: list[int] = []
+        plain = ""
+        for piece, special in pieces:
+            if not special:
+                plain += piece
+                continue
+            tokens += self._tokenizer.encode(plain) if plain else []
+            tokens.append(self._tokenizer.special[piece])
+            plain = ""
+        return tokens + (self._tokenizer.encode(plain) if plain else [])
+
+    def _pieces(self, text: str) -> list[tuple[str, bool]]:
+        pieces: list[tuple[str, bool]] = []
+        at = 0
+        for match in self._special.finditer(text):
+            pieces += [(text[at : match.start()], False), (match[0], True)]
+            at = match.end()
+        return [*pieces, (text[at:], False)]
+
+
+def _message(role: str, content: str) -> Message:
+    return {"role": role, "content": content}

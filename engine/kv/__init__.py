@@ -1,0 +1,1 @@
+"""The KV cache: tensors (pool), ownership (pages), conversations (session), policy (cache)."""

@@ -1,0 +1,80 @@
+"""One generation as the scheduler sees it, with the clock of its life."""
+
+import time
+from dataclasses import dataclass, field
+from itertools import count
+
+from engine.answer_text import AnswerText
+from engine.generation import FinishReason, Generation, GenerationResult
+from engine.kv.session import Session
+from engine.sampling import Sampler
+from engine.stats import EngineStats
+
+_arrivals = count()
+
+
+@dataclass(eq=False)
+class Request:
+    """Work on one session: compute the KV of its pending tokens, then generate.
+
+    Attributes:
+        prompt_tokens: tokens of the session before the first generated one.
+        answer: ids generated so far; they are in `session.tokens` too.
+        cached_tokens: of the prompt, found with KV when the request was first scheduled.
+        cancelled: set by any thread, seen at the next step.
+    """
+
+    session: Session
+    sampler: Sampler
+    text: AnswerText
+    generation: Generation
+    prompt_tokens: int
+    device_bytes_before: int
+    max_tokens: int
+    arrival: int = field(default_factory=lambda: next(_arrivals))
+    answer: list[int] = field(default_factory=list)
+    cached_tokens: int | None = None
+    static_tokens: int = 0
+    cancelled: bool = False
+    device_bytes_peak: int = 0
+    submitted_s: float = field(default_factory=time.perf_counter)
+    scheduled_s: float | None = None
+    first_token_s: float | None = None
+
+    def mark_scheduled(self) -> None:
+        """Note when the request first ran and what it found; later preemptions don't count."""
+        if self.scheduled_s is None:
+            self.scheduled_s = time.perf_counter()
+            self.cached_tokens = self.session.kv_tokens
+            self.static_tokens = self.session.static_tokens
+
+    def result(
+        self, reason: FinishReason, page_bytes: int, device_bytes_after: int
+    ) -> GenerationResult:
+        now = time.perf_counter()
+        scheduled = self.scheduled_s if self.scheduled_s is not None else now
+        first = self.first_token_s if self.first_token_s is not None else now
+        cached = self.cached_tokens or 0
+        decode_s = now - first
+        later = len(self.answer) - 1
+        stats = EngineStats(
+            queue_s=scheduled - self.submitted_s,
+            prefill_s=first - scheduled,
+            ttft_s=first - self.submitted_s,
+            decode_s=decode_s,
+            total_s=now - self.submitted_s,
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=cached,
+            static_tokens=self.static_tokens,
+            computed_tokens=self.prompt_tokens - cached,
+            generated_tokens=len(self.answer),
+            decode_tokens_per_s=later / decode_s if later > 0 and decode_s > 0 else 0.0,
+            kv_pages=len(self.session.pages),
+            kv_bytes=len(self.session.pages) * page_bytes,
+            device_bytes_before=self.device_bytes_before,
+            device_bytes_after=device_bytes_after,
+            device_bytes_peak=max(
+                self.device_bytes_peak, self.device_bytes_before, device_bytes_after
+            ),
+        )
+        return GenerationResult(tuple(self.answer), self.text.text, reason, stats)

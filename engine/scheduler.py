@@ -1,0 +1,138 @@
+"""Which tokens of which requests run in the next step. Plain Python without tensors."""
+
+from collections import deque
+from typing import NamedTuple
+
+from engine.errors import OutOfPages, QueueFull
+from engine.kv.cache import KVCache
+from engine.request import Request
+
+
+class Work(NamedTuple):
+    """`tokens` pending tokens of one request, the first of them at `session.kv_tokens`."""
+
+    request: Request
+    tokens: int
+
+    @property
+    def samples(self) -> bool:
+        """Whether this reaches the end of the tokens, so that the next one can be chosen."""
+        return self.tokens == self.request.session.pending_tokens
+
+
+class StepBudget:
+    """How many tokens a step may hold so that it takes about `target_s`.
+
+    Steered by the rate of the last steps: it falls as contexts grow and attention gets dearer.
+    """
+
+    _LEAST, _MOST = 16, 8192
+
+    def __init__(self, target_s: float) -> None:
+        self._target_s = target_s
+        self._tokens_per_s = 64 / target_s  # a first guess that even a slow machine can keep
+
+    @property
+    def tokens(self) -> int:
+        fitting = int(self._tokens_per_s * self._target_s) // 16 * 16
+        return min(max(fitting, self._LEAST), self._MOST)
+
+    def record(self, tokens: int, seconds: float) -> None:
+        """Learn from a step of more than a few tokens (a small step's time says little of rate)."""
+        if tokens >= self._LEAST and seconds > 0:
+            rate = tokens / seconds
+            # Slower is believed at once, faster by halves: a step too long is the worse mistake.
+            self._tokens_per_s = min(rate, (self._tokens_per_s + rate) / 2)
+
+
+class Scheduler:
+    """First come, first served, with decodes before prefill chunks.
+
+    Every running request that decodes gets its token in every step; prefill chunks fill what is
+    left of the token budget, in the order of arrival. When pages run out, idle sessions give theirs
+    up first (see `KVCache`); then the newest running request goes back to the queue's head.
+    """
+
+    def __init__(
+        self, cache: KVCache, max_running: int, max_waiting: int, step_target_s: float
+    ) -> None:
+        self.cache = cache
+        self.budget = StepBudget(step_target_s)
+        self.running: list[Request] = []
+        self.waiting: deque[Request] = deque()
+        self._max_running = max_running
+        self._max_waiting = max_waiting
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.running or self.waiting)
+
+    def submit(self, request: Request) -> None:
+        """Queue a request.
+
+        Raises:
+            QueueFull: too many are waiting.
+        """
+        if len(self.waiting) >= self._max_waiting:
+            raise QueueFull(len(self.waiting))
+        self.waiting.append(request)
+
+    def remove(self, request: Request) -> None:
+        """Forget a request that has ended, wherever it is."""
+        request.session.running = False
+        if request in self.running:
+            self.running.remove(request)
+        elif request in self.waiting:
+            self.waiting.remove(request)
+
+    def plan(self) -> list[Work]:
+        """The next step's work, with the pages for it reserved. Empty only when nothing can run."""
+        self._admit()
+        budget = self.budget.tokens
+        plan: list[Work] = []
+        for request in sorted(
+            self.running, key=lambda r: (r.session.pending_tokens > 1, r.arrival)
+        ):
+            decodes = request.session.pending_tokens == 1
+            tokens = 1 if decodes else min(request.session.pending_tokens, budget)
+            # An earlier reservation may have preempted this one.
+            if tokens > 0 and request in self.running and self._reserve(request, tokens):
+                plan.append(Work(request, tokens))
+                budget -= tokens
+        # A later reservation may have preempted one that had its place in the plan already.
+        return [work for work in plan if work.request in self.running]
+
+    def _admit(self) -> None:
+        """Let waiting requests run, in order, while their whole prompt finds pages."""
+        while self.waiting and len(self.running) < self._max_running:
+            request = self.waiting[0]
+            session = request.session
+            try:
+                self.cache.attach(session)
+            except OutOfPages:
+                return
+            missing = self.cache.missing(session, len(session.tokens))
+            if self.running and missing > self.cache.obtainable(session):
+                return
+            self.running.append(self.waiting.popleft())
+            session.running = True
+            request.mark_scheduled()
+
+    def _reserve(self, request: Request, tokens: int) -> bool:
+        """Reserve pages for the next `tokens` tokens; preempts the newest until it works."""
+        session = request.session
+        while True:
+            try:
+                self.cache.reserve(session, session.kv_tokens + tokens)
+                return True
+            except OutOfPages:
+                newest = max(self.running, key=lambda r: r.arrival)
+                self._preempt(newest)
+                if newest is request:
+                    return False
+
+    def _preempt(self, request: Request) -> None:
+        self.cache.drop(request.session)
+        self.running.remove(request)
+        request.session.running = False
+        self.waiting.appendleft(request)

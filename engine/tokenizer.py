@@ -1,0 +1,67 @@
+"""Text to token ids and back."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import tokenizers
+from tokenizers.decoders import DecodeStream
+
+from engine.errors import WeightsUnusable
+
+
+class Tokenizer:
+    """A model's tokenizer, which reads all text as plain text.
+
+    A control token can only be put into a sequence by its id: no document and no user can write
+    one. Added tokens in angle or square brackets count as control tokens even where the model's
+    files do not mark them as special (Qwen's `<think>`, say).
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Read `tokenizer.json` in a model folder.
+
+        Raises:
+            WeightsUnusable: the file is missing or cannot be read.
+        """
+        path = folder / "tokenizer.json"
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            for token in data.get("added_tokens", []):
+                text = token["content"]
+                if (text[0], text[-1]) in {("<", ">"), ("[", "]")}:
+                    token["special"] = True
+            self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(data))
+        except Exception as error:
+            raise WeightsUnusable(f"{path} is not a usable tokenizer: {error}") from error
+        # From here on the text of a special token is encoded like any other text.
+        self._tokenizer.encode_special_tokens = True
+        self.special: dict[str, int] = {
+            token.content: token_id
+            for token_id, token in self._tokenizer.get_added_tokens_decoder().items()
+            if token.special
+        }
+        self.vocabulary_size: int = self._tokenizer.get_vocab_size()
+
+    def encode(self, text: str) -> list[int]:
+        """Tokens of `text`, read as plain text; nothing is added before or after."""
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text of `tokens` without control tokens."""
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
+
+    def stream(self) -> "TextStream":
+        return TextStream(self._tokenizer)
+
+
+class TextStream:
+    """Decodes an answer token by token, and lets only whole characters out."""
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._stream = DecodeStream(skip_special_tokens=True)
+
+    def push(self, token: int) -> str:
+        """The text that this token completes; empty while a character is still incomplete."""
+        return self._stream.step(self._tokenizer, token) or ""

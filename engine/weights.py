@@ -1,0 +1,208 @@
+"""A model by name: its folder, its configuration, its tensors.
+
+Whatever a model comes as, it is read from a folder with `config.json`, `tokenizer.json` and
+safetensors. A GGUF file is converted to such a folder once. Model files are never executed.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from engine.errors import ModelNotFound, WeightsUnusable
+
+Progress = Callable[[str], None]
+
+# A larger GGUF file is stored in bfloat16: float32, exact for every GGUF quantisation, would take
+# four bytes a parameter of disk for models that no one runs in float32.
+_EXACT_BELOW_PARAMETERS = 1_000_000_000
+
+
+def model_folder(model: str, convert_dir: Path | None, progress: Progress) -> Path:
+    """The folder that holds a model.
+
+    Args:
+        model: a folder, a .gguf file, a folder with one .gguf file, or a Hub id in the local cache.
+        convert_dir: where GGUF files are converted to; None means beside the file.
+        progress: told of work that takes longer than a moment.
+
+    Raises:
+        ModelNotFound: nothing of that name is here. Nothing is ever downloaded.
+        WeightsUnusable: a GGUF file that cannot be converted.
+    """
+    path = Path(model).expanduser()
+    if path.is_dir():
+        if (path / "config.json").is_file():
+            return path
+        files = sorted(path.glob("*.gguf"))
+        if len(files) == 1:
+            return _convert_gguf(files[0], convert_dir, progress)
+        raise WeightsUnusable(
+            f"The folder {path} holds neither a config.json nor exactly one .gguf file."
+        )
+    if path.is_file():
+        if path.suffix.lower() != ".gguf":
+            raise WeightsUnusable(f"{path} is not a .gguf file: give the model's folder instead.")
+        return _convert_gguf(path, convert_dir, progress)
+    if model.count("/") == 1 and not model.startswith((".", "/", "~")):
+        from huggingface_hub import snapshot_download
+
+        try:
+            return Path(snapshot_download(model, local_files_only=True))
+        except Exception as error:
+            raise ModelNotFound(model) from error
+    raise ModelNotFound(model)
+
+
+def _convert_gguf(file: Path, convert_dir: Path | None, progress: Progress) -> Path:
+    """Convert a GGUF file to a folder, once; a file of another size or time is converted again."""
+    stat = file.stat()
+    home = convert_dir or file.parent
+    target = home / f"{file.stem}.converted"
+    stamp = {"file": file.name, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+    stamp_file = target / "converted-from.json"
+    if stamp_file.is_file() and json.loads(stamp_file.read_text()) == stamp:
+        return target
+    progress(f"Converting {file.name} once; this takes about a quarter of a minute")
+    part = home / f"{file.stem}.converting.{os.getpid()}"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        _save_gguf_as_folder(file, part)
+        (part / stamp_file.name).write_text(json.dumps(stamp))
+        shutil.rmtree(target, ignore_errors=True)
+        part.replace(target)
+    except Exception as error:
+        raise WeightsUnusable(
+            f"{file} could not be converted to {target}: {error or type(error).__name__}"
+        ) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return target
+
+
+def _save_gguf_as_folder(file: Path, folder: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    where: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True}
+    model = AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float32, **where)
+    if model.num_parameters() > _EXACT_BELOW_PARAMETERS:
+        model = model.to(torch.bfloat16)
+    # The tensors are plain by now; transformers still calls the model quantised.
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    model.config.architectures = [type(model).__name__]
+    model.config.save_pretrained(folder)
+    tensors = model.state_dict()
+    if model.config.tie_word_embeddings:
+        tensors.pop("lm_head.weight", None)
+    save_file({name: t.contiguous() for name, t in tensors.items()}, folder / "model.safetensors")
+    AutoTokenizer.from_pretrained(file.parent, **where).save_pretrained(folder)
+
+
+def read_json(folder: Path, name: str) -> dict[str, Any]:
+    """A model folder's JSON file; empty where there is none.
+
+    Raises:
+        WeightsUnusable: the file is not JSON.
+    """
+    path = folder / name
+    if not path.is_file():
+        return {}
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise WeightsUnusable(f"{path} is not valid JSON: {error}") from error
+
+
+def chat_template(folder: Path) -> tuple[str, dict[str, Any]]:
+    """The folder's chat template and the variables that it may use.
+
+    Raises:
+        WeightsUnusable: the model has no chat template, so it is not made for conversations.
+    """
+    config = read_json(folder, "tokenizer_config.json")
+    file = folder / "chat_template.jinja"
+    template = file.read_text(encoding="utf-8") if file.is_file() else config.get("chat_template")
+    if isinstance(template, list):  # several named ones
+        named = {item["name"]: item["template"] for item in template}
+        template = named.get("default")
+    if not template:
+        raise WeightsUnusable(
+            f"The model in {folder} has no chat template: take its instruct or chat version."
+        )
+    variables = {}
+    for key in ("bos_token", "eos_token", "pad_token", "unk_token"):
+        value = config.get(key)
+        variables[key] = value["content"] if isinstance(value, dict) else (value or "")
+    return str(template), variables
+
+
+def stop_tokens(folder: Path, special: dict[str, int]) -> set[int]:
+    """Ids that end an answer, from the generation settings, the configuration and the tokenizer."""
+    found: set[int] = set()
+    for name in ("generation_config.json", "config.json"):
+        ids = read_json(folder, name).get("eos_token_id")
+        found |= set(ids) if isinstance(ids, list) else {ids} if isinstance(ids, int) else set()
+    eos = chat_template(folder)[1]["eos_token"]
+    return found | ({special[eos]} if eos in special else set())
+
+
+class Tensors:
+    """The tensors of a folder's safetensors files, read one by one. A context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the files.
+
+        Raises:
+            WeightsUnusable: there are none, or one is broken.
+        """
+        self._stack = ExitStack()
+        self._home: dict[str, Any] = {}
+        files = sorted(folder.glob("*.safetensors"))
+        if not files:
+            raise WeightsUnusable(
+                f"{folder} holds no safetensors files; other formats can run code and are not read."
+            )
+        for file in files:
+            try:
+                opened = self._stack.enter_context(safe_open(file, framework="pt"))
+            except (SafetensorError, OSError) as error:
+                self._stack.close()
+                raise WeightsUnusable(f"{file} is broken or incomplete: {error}") from error
+            self._home.update(dict.fromkeys(opened.keys(), opened))
+
+    def __enter__(self) -> "Tensors":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._home
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._home)
+
+    def get(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        """One tensor.
+
+        Raises:
+            WeightsUnusable: it is missing or has another shape than the configuration says.
+        """
+        if name not in self._home:
+            raise WeightsUnusable(f"The model's files lack the tensor {name}.")
+        tensor: torch.Tensor = self._home[name].get_tensor(name)
+        if tuple(tensor.shape) != shape:
+            raise WeightsUnusable(
+                f"The tensor {name} is {tuple(tensor.shape)}; the configuration says {shape}."
+            )
+        return tensor
