@@ -1,0 +1,152 @@
+"""Pageturn's command line: it reads options, calls the host and prints.
+
+python app.py                 serve the page
+python app.py add PATH...     index files and folders
+python app.py ask "QUESTION"  one turn
+python app.py --help          everything else
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from host import doctor as checks
+
+try:
+    import typer
+    from typer.exceptions import TyperException
+
+    from host import connect, console, environment
+    from host.errors import explain
+    from host.options import ALL, ANSWERING, FETCHING, FOLDER, INDEXING, with_settings
+    from host.settings import Settings
+except ModuleNotFoundError as missing:
+    # Nothing is installed yet: `doctor` still works, and anything else says what to do.
+    sys.exit(checks.without_dependencies(sys.argv[1:], missing))
+
+app = typer.Typer(
+    name="pageturn", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
+
+
+@app.callback(invoke_without_command=True)
+@with_settings(*ALL)
+def serve(ctx: typer.Context, settings: Settings) -> None:
+    """Chat with your own documents. Without a command: serve the page."""
+    if ctx.invoked_subcommand is None:
+        from host.serve import serve as run
+
+        run(settings, console.say)
+
+
+@app.command()
+@with_settings(*INDEXING)
+def add(
+    ctx: typer.Context,
+    settings: Settings,
+    paths: Annotated[list[Path], typer.Argument(help="Files and folders.", show_default=False)],
+) -> None:
+    """Index files and folders; a line for each file. Exit status 1 if any was refused."""
+    with connect.for_writing(settings, console.say) as host:
+        if not console.show_adding(host.add(paths)):
+            raise typer.Exit(1)
+
+
+@app.command()
+@with_settings(*ANSWERING)
+def ask(
+    ctx: typer.Context,
+    settings: Settings,
+    question: Annotated[str, typer.Argument(help="What you want to know.", show_default=False)],
+    session: Annotated[str | None, typer.Option(help="Go on with this conversation.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="0 is greedy.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Makes sampling repeatable.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Longest answer, in tokens.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask one question and print the answer, its sources and its cost."""
+    given = {"temperature": temperature, "seed": seed, "max_tokens": max_tokens}
+    options = {name: value for name, value in given.items() if value is not None}
+    with connect.for_writing(settings, console.say) as host:
+        events = host.ask(question, session=session, options=options)
+        if as_json:
+            with console.only_results_on_stdout():
+                turn = [event for event in events if event["event"] == "finished"][-1]["turn"]
+            console.print_json(turn)
+        else:
+            turn = console.show_answer(events)
+            console.say(f"Go on with: python app.py ask --session {turn['session']} ...")
+    if turn["error"]:
+        console.say(f"error: {turn['error']}")
+        raise typer.Exit(1)
+
+
+@app.command()
+@with_settings(*FOLDER)
+def documents(ctx: typer.Context, settings: Settings, as_json: AsJson = False) -> None:
+    """List the documents."""
+    with connect.for_reading(settings) as host:
+        found = host.documents() if host else []
+    if as_json:
+        console.print_json(found)
+    else:
+        console.show_documents(found)
+
+
+@app.command()
+@with_settings(*ANSWERING)
+def remove(
+    ctx: typer.Context,
+    settings: Settings,
+    document_id: Annotated[str, typer.Argument(help="See `documents`.", show_default=False)],
+) -> None:
+    """Remove a document from the database, the indexes and the disk."""
+    with connect.for_writing(settings, console.say) as host:
+        print(f"removed  {host.remove(document_id)['name']}")
+
+
+@app.command()
+@with_settings(*FETCHING)
+def fetch(
+    ctx: typer.Context,
+    settings: Settings,
+    model: Annotated[
+        str | None,
+        typer.Argument(help="A Hub id (owner/name), or nothing: the default models."),
+    ] = None,
+) -> None:
+    """Download and check models. No other command uses the network."""
+    from host.fetch import fetch_by_name
+
+    fetch_by_name(model, settings.models_dir, console.say, console.download_bar)
+
+
+@app.command()
+@with_settings(*ANSWERING)
+def doctor(ctx: typer.Context, settings: Settings, as_json: AsJson = False) -> None:
+    """Check everything that Pageturn needs, and say what mends it. Exit status 1 if any is bad."""
+    raise typer.Exit(checks.run(settings, as_json=as_json))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; returns its exit status. Known errors become one sentence on stderr."""
+    environment.prepare()
+    try:
+        result: Any = app(arguments, standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except KeyboardInterrupt:
+        return 130
+    except TyperException as error:  # an unknown option or command, a missing argument
+        print(f"error: {error.format_message()}", file=sys.stderr)
+        return error.exit_code
+    except Exception as error:
+        told = explain(error)
+        if told is None:
+            raise
+        print(f"error: {told.sentence}", file=sys.stderr)
+        return told.exit_status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

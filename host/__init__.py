@@ -1,0 +1,1 @@
+"""The host: settings, the data folder, the two default models, and the parts put together."""

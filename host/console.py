@@ -1,0 +1,178 @@
+"""What a person sees in the terminal. Results go to stdout, everything on the way to stderr."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.text import Text
+
+from host.workspace import Event
+
+_OUTCOMES = {"duplicate": "already there", "indexed": "indexed"}
+
+
+def say(message: str) -> None:
+    """A remark on the way; never part of a result."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+@contextmanager
+def only_results_on_stdout() -> Iterator[None]:
+    """Sends what libraries print to stderr, so that `--json` prints nothing but JSON."""
+    with redirect_stdout(sys.stderr):
+        yield
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+@contextmanager
+def download_bar(label: str) -> Iterator["DownloadBar"]:
+    """A bar by bytes on stderr; in a log it is left out."""
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+    ) as progress:
+        yield DownloadBar(progress, label)
+
+
+class DownloadBar:
+    """Called with (bytes so far, bytes in all)."""
+
+    def __init__(self, progress: Progress, label: str) -> None:
+        self._progress = progress
+        self._task = progress.add_task(label, total=None)
+
+    def __call__(self, done: int, total: int) -> None:
+        self._progress.update(self._task, completed=done, total=total)
+
+
+def show_adding(events: Iterable[Event]) -> bool:
+    """Follow the events of `add` with a bar and a line a file; True if every file was taken."""
+    good = True
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+        # Lines go through the bar's console, unless they go elsewhere than to the terminal.
+        redirect_stdout=sys.stdout.isatty(),
+        transient=True,
+    ) as progress:
+        bar = progress.add_task("Indexing", total=None)
+        for event in events:
+            if event["event"] == "listed":
+                progress.update(bar, total=event["files"])
+            elif event["event"] == "progress":
+                progress.update(bar, description=_progress(event["document"]))
+            else:
+                good = good and event["outcome"] in _OUTCOMES
+                if event["document"] or event["outcome"] != "refused":
+                    progress.advance(bar)
+                print(_file_line(event), flush=True)
+    return good
+
+
+def _progress(document: Event) -> str:
+    name, done, total = document["name"], document["passages_done"], document["passages"]
+    return f"{name} ({done} of {plural(total, 'passage')})" if total else f"{name} (reading)"
+
+
+def _file_line(event: Event) -> str:
+    document, name = event["document"], event["name"]
+    if event["outcome"] not in _OUTCOMES:
+        return f"{event['outcome']}  {name}: {event['reason']}"
+    line = f"{_OUTCOMES[event['outcome']]}  {name}"
+    if event["outcome"] == "indexed":
+        pages, passages = plural(document["pages"], "page"), plural(document["passages"], "passage")
+        line += f"  ({pages}, {passages})"
+    return "\n".join([line, *(f"  note: {note}" for note in document.get("notes") or ())])
+
+
+def show_documents(documents: list[Event]) -> None:
+    if not documents:
+        print("No documents yet. Add some, for example: python app.py add data/library")
+    for document in documents:
+        counts = f"{document['pages']:>5} p {document['passages']:>6} passages"
+        print(f"{document['id']}  {document['state']:<9} {counts}  {document['name']}")
+        if document["reason"]:
+            print(f"{'':18}{document['reason']}")
+
+
+def show_answer(events: Iterable[Event]) -> Event:
+    """Follow the events of `ask`: the answer as it comes, then its sources and its cost.
+
+    Markers such as [1] are only known at the end, so in a terminal the growing text is replaced
+    by the final one; elsewhere the final one is all that is printed. Returns the turn.
+    """
+    console = Console()
+    text, turn = "", {}
+    with Live(console=console, transient=True, auto_refresh=False) as live:
+        for event in events:
+            if event["event"] == "delta" and console.is_terminal:
+                text += event["text"]
+                live.update(_last_lines(text, console), refresh=True)
+            elif event["event"] == "finished":
+                turn = event["turn"]
+    print(turn["answer"])
+    for note in turn["notes"]:
+        print(f"\nNote: {note}")
+    _show_sources(turn["citations"])
+    if turn["stats"]:
+        print(f"\n{cost_line(turn['stats'])}")
+    return turn
+
+
+def _last_lines(text: str, console: Console) -> Text:
+    """As much of the end of the text as the terminal can hold and redraw."""
+    lines = Text(text).wrap(console, console.width)
+    return Text("\n").join(lines[-max(console.height - 2, 1) :])
+
+
+def _show_sources(citations: list[Event]) -> None:
+    if citations:
+        print("\nSources")
+    for citation in citations:
+        start, end = citation.get("support_start"), citation.get("support_end")
+        words = citation["text"]
+        if start is not None and end is not None:
+            words = words[start - citation["char_start"] : end - citation["char_start"]]
+        words = " ".join(words.split())
+        print(f"{citation['marker']} {citation['title']}, page {citation['page']}: “{words}”")
+
+
+def cost_line(stats: Event) -> str:
+    """What the turn cost, as under each answer of the page."""
+    return " · ".join(
+        (
+            f"{stats['cached_tokens']:,} reused",
+            f"{stats['computed_tokens']:,} computed",
+            f"first token {stats['ttft_s']:.2f} s",
+            f"{stats['decode_tokens_per_s']:.0f} tok/s",
+            f"KV {stats['kv_bytes'] / 1e6:.0f} MB",
+        )
+    )

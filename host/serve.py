@@ -1,0 +1,127 @@
+"""The server: one process that holds a data folder, answers the page and our own commands."""
+
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from host import environment
+from host.datafolder import DataFolder, address
+from host.errors import PortInUse
+from host.models import resolve
+from host.settings import Settings
+from host.workspace import Workspace
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+_LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
+# Pages keep a stream open for as long as they are shown; the end doesn't wait for them.
+_GOODBYE_S = 2
+
+
+def serve(settings: Settings, say: Callable[[str], None]) -> None:
+    """Serve until Ctrl-C or SIGTERM; `say` gets what a person should know.
+
+    What fails quickly comes first: folder, lock, port, models; then the weights are loaded. The
+    port takes connections from the start, so commands that come early wait for the model.
+    Raises HostError and errors of the engine.
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
+    with DataFolder(settings.data_dir) as folder:
+        folder.prepare()
+        folder.acquire_to_serve()
+        with _listen(settings.host, settings.port) as listener:
+            port = listener.getsockname()[1]
+            for name in (settings.model, settings.embedder):
+                resolve(name, settings.models_dir)
+            info = folder.publish(settings.host, port)
+            workspace = Workspace(settings)
+            try:
+                say(f"Loading {settings.model} ...")
+                app = _application(workspace, info.token)
+                say_ready = f"Pageturn is ready at {address(settings.host, port)} (Ctrl-C stops it)"
+                _run(app, listener, lambda: say(say_ready), workspace)
+            finally:
+                workspace.close()
+
+
+def _application(workspace: Workspace, token: str) -> "FastAPI":
+    """Everything loaded, interrupted turns marked, indexing gone on with, the page built."""
+    settings = workspace.settings
+    environment.prepare(data_dir=settings.data_dir)
+    workspace.migrate()
+    conversations, library, engine = workspace.conversations, workspace.library, workspace.engine
+    conversations.recover()
+    library.start()
+
+    from fastapi import FastAPI
+
+    from chat.ui.page import build, mount
+    from host.api import LoopbackOnly, router
+
+    app = FastAPI(title="Pageturn", docs_url=None, redoc_url=None, openapi_url=None)
+    if settings.host in _LOOPBACK_HOSTS:
+        app.add_middleware(LoopbackOnly)
+    app.include_router(router(workspace, token))
+    # The page is mounted last, at the root: it takes whatever no route above has taken.
+    return mount(app, build(conversations, library, engine))
+
+
+def _run(
+    app: "FastAPI", listener: socket.socket, ready: Callable[[], None], workspace: Workspace
+) -> None:
+    import uvicorn
+    from fastapi.concurrency import run_in_threadpool
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            ready()
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            # Turns end first and save what they have; then their streams close by themselves.
+            await run_in_threadpool(workspace.stop_turns)
+            await super().shutdown(sockets)
+
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=_GOODBYE_S,
+        lifespan="on",
+    )
+    # uvicorn raises the signal again when it has closed: an end that was asked for.
+    with suppress(KeyboardInterrupt):
+        Server(config).run(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises PortInUse."""
+    try:
+        family, kind, protocol, _, target = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise PortInUse(
+            f"{host!r} is not an address to listen on. Give one with --host."
+        ) from error
+    try:
+        # Lets a restart have the port at once; a port with a living listener is still refused.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(target)
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise PortInUse(
+            f"Port {port} on {host} cannot be used ({error.strerror}). "
+            "Choose another one with --port, or --port 0 for any free one."
+        ) from error
+    return listener
+
+
+def _interrupt(sig: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
