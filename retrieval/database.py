@@ -73,6 +73,17 @@ class Database:
         with self._reading() as session:
             yield session
 
+    def checkpoint(self) -> None:
+        """Move the write-ahead log into the database file, so that deleted text leaves both.
+
+        Does what it can beside other readers; the rest follows with a later call.
+        """
+        if self.is_sqlite:
+            with self.engine.connect() as connection:
+                driver = connection.connection.driver_connection
+                if driver is not None:
+                    driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+
     def close(self) -> None:
         self.engine.dispose()
 

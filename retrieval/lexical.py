@@ -1,8 +1,8 @@
 """Search by words. SQLite's FTS5 today, behind an interface so that another database can join.
 
 Chinese, Japanese and Korean do not put spaces between words; every run of their characters is
-indexed as overlapping pairs ("键值缓存" -> "键值 值缓 缓存"), so that a word of two or more characters
-is found wherever it stands. The cutting is ours and the same for passages and questions; FTS5
+indexed as overlapping pairs ("键值缓存" -> "键值 值缓 缓存"), so that a word of two characters or
+more is found wherever it stands. The cutting is ours, the same for passages and questions: FTS5
 only sees words with spaces between them.
 """
 

@@ -27,6 +27,8 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from retrieval.database import Base, UtcDateTime
 from retrieval.views import DocumentState, DocumentView
 
+UNFINISHED = ("queued", "parsing", "embedding")
+
 # SQLite numbers rows by itself only for a plain INTEGER key.
 _PassageId = BigInteger().with_variant(Integer, "sqlite")
 
@@ -185,13 +187,21 @@ def page_text(session: Session, id: str, page: int, owner: str) -> str | None:
 
 
 def next_unfinished(session: Session) -> Document | None:
-    """The oldest document that is neither ready nor refused."""
+    """The next document to work on; small ones first, so that one book keeps nobody waiting."""
     return session.scalar(
         select(Document)
-        .where(Document.state.in_(("queued", "parsing", "embedding")))
-        .order_by(Document.added_at, Document.id)
+        .where(Document.state.in_(UNFINISHED))
+        .order_by(Document.size_bytes, Document.added_at, Document.id)
         .limit(1)
     )
+
+
+def outdated(session: Session, embedder: str) -> list[Document]:
+    """Documents whose passages were cut and embedded for another model."""
+    query = select(Document).where(
+        Document.state.in_(("embedding", "ready")), Document.embedder.is_distinct_from(embedder)
+    )
+    return list(session.scalars(query))
 
 
 def clear_content(session: Session, id: str) -> list[int]:
@@ -213,11 +223,6 @@ def insert_rows(session: Session, model: type[Base], rows: Sequence[dict[str, An
         session.execute(insert(model), rows)
 
 
-def passage_texts(session: Session, id: str) -> list[PassageText]:
-    query = select(Passage.id, Passage.heading, Passage.text).order_by(Passage.id)
-    return [PassageText(*row) for row in session.execute(query.where(Passage.document_id == id))]
-
-
 def to_embed(session: Session, id: str, limit: int) -> list[PassageText]:
     """The next passages of a document that have no vector yet, in order."""
     query = (
@@ -233,15 +238,19 @@ def save_vectors(session: Session, vectors: Iterable[tuple[int, bytes]]) -> None
     session.execute(update(Passage), [{"id": id, "vector": vector} for id, vector in vectors])
 
 
-def _ready() -> Select[Any]:
-    return select(Passage.id).join(Document).where(Document.state == "ready")
-
-
 def searchable_ids(
-    session: Session, owner: str | None = None, documents: Sequence[str] | None = None
+    session: Session,
+    embedder: str,
+    owner: str | None = None,
+    documents: Sequence[str] | None = None,
 ) -> list[int]:
-    """Ids of the passages of ready documents, ascending."""
-    query = _ready().order_by(Passage.id)
+    """Ids of the passages of ready documents with vectors of this embedder, ascending."""
+    query = (
+        select(Passage.id)
+        .join(Document)
+        .where(Document.state == "ready", Document.embedder == embedder)
+        .order_by(Passage.id)
+    )
     if owner is not None:
         query = query.where(Document.owner == owner)
     if documents is not None:
@@ -249,14 +258,24 @@ def searchable_ids(
     return list(session.scalars(query))
 
 
-def searchable_vectors(session: Session, id: str | None = None) -> list[tuple[int, bytes]]:
-    """(passage id, vector) of ready documents, or of the one given whatever its state."""
-    query = select(Passage.id, Passage.vector).order_by(Passage.id)
-    if id is None:
-        query = query.join(Document).where(Document.state == "ready")
-    else:
-        query = query.where(Passage.document_id == id)
-    return [(row[0], row[1]) for row in session.execute(query) if row[1] is not None]
+def searchable_vectors(session: Session, embedder: str) -> list[tuple[int, bytes]]:
+    """(passage id, vector) of ready documents with vectors of this embedder."""
+    query = (
+        select(Passage.id, Passage.vector)
+        .join(Document)
+        .where(Document.state == "ready", Document.embedder == embedder)
+        .order_by(Passage.id)
+    )
+    return [(id, vector) for id, vector in session.execute(query) if vector is not None]
+
+
+def document_vectors(session: Session, id: str) -> list[tuple[int, bytes]]:
+    query = select(Passage.id, Passage.vector).where(Passage.document_id == id)
+    return [(id, vector) for id, vector in session.execute(query) if vector is not None]
+
+
+def has_other_owners(session: Session, owner: str) -> bool:
+    return session.scalar(select(Document.id).where(Document.owner != owner).limit(1)) is not None
 
 
 def hits(
@@ -273,5 +292,45 @@ def hits(
     return {passage.id: (passage, document) for passage, document in session.execute(query)}
 
 
-def content_hashes(session: Session) -> set[str]:
-    return set(session.scalars(select(Document.content_hash).distinct()))
+def is_content_wanted(session: Session, content_hash: str) -> bool:
+    """Whether any owner's document still needs the stored copy of this content."""
+    query = select(Document.id).where(
+        Document.content_hash == content_hash, Document.state != "refused"
+    )
+    return session.scalar(query.limit(1)) is not None
+
+
+def wanted_hashes(session: Session) -> set[str]:
+    query = select(Document.content_hash).where(Document.state != "refused")
+    return set(session.scalars(query.distinct()))
+
+
+def all_passage_ids(session: Session) -> list[int]:
+    return list(session.scalars(select(Passage.id).order_by(Passage.id)))
+
+
+def index_texts(session: Session, id: str | None = None) -> list[tuple[int, str]]:
+    """(passage id, what its words are indexed as), of one document or of all."""
+    query = select(Passage.id, Document.title, Passage.heading, Passage.text).join(Document)
+    if id is not None:
+        query = query.where(Passage.document_id == id)
+    rows = session.execute(query.order_by(Passage.id))
+    return [(id, f"{title}\n{heading}\n{text}") for id, title, heading, text in rows]
+
+
+def set_state(session: Session, id: str, state: DocumentState) -> None:
+    session.execute(update(Document).where(Document.id == id).values(state=state, reason=None))
+
+
+def delete_document(session: Session, id: str) -> None:
+    session.execute(delete(Document).where(Document.id == id))
+
+
+def has_documents(session: Session, owner: str) -> bool:
+    query = select(Document.id).where(Document.owner == owner, Document.state != "refused")
+    return session.scalar(query.limit(1)) is not None
+
+
+def ready_count(session: Session) -> int:
+    query = select(func.count()).select_from(Document).where(Document.state == "ready")
+    return session.scalar(query) or 0

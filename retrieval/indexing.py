@@ -1,0 +1,231 @@
+"""The background thread that takes documents from "queued" to "ready" or "refused".
+
+Every step is one transaction, and the database alone says what is done: a document in `parsing`
+is parsed again, one in `embedding` goes on with the passages that have no vector. So a kill at
+any moment costs at most one step, and nothing has to be remembered elsewhere.
+"""
+
+import logging
+import threading
+from pathlib import PurePath
+
+from sqlalchemy.exc import DBAPIError
+
+from retrieval import store
+from retrieval.database import Database, is_storage_full
+from retrieval.embedder import Embedder
+from retrieval.errors import (
+    EmbedderUnavailable,
+    ParserStopped,
+    RetrievalError,
+    StorageFull,
+    Unreadable,
+)
+from retrieval.files import FileStore
+from retrieval.indexes import Indexes
+from retrieval.parsers.process import ParsedFile, ParseLimits, parse
+from retrieval.vectors import to_bytes
+
+log = logging.getLogger(__name__)
+
+BATCH_PASSAGES = 32
+RETRY_S = 5.0
+
+
+class Indexer:
+    """Works through the unfinished documents, one step at a time.
+
+    `stalled` is why nothing moves (disk full, no embedding model), None while all is well. It
+    tries again by itself every few seconds, and at once when woken.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        files: FileStore,
+        embedder: Embedder,
+        indexes: Indexes,
+        limits: ParseLimits,
+    ) -> None:
+        self._database = database
+        self._files = files
+        self._embedder = embedder
+        self._indexes = indexes
+        self._limits = limits
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.changed = threading.Condition()
+        self.stalled: RetrievalError | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        if not self.is_running:
+            self._stop.clear()
+            self._thread = threading.Thread(target=self._run, name="indexer", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Stop after the current step; a parser that runs is ended and its file stays queued."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._notify()
+
+    def wake(self) -> None:
+        self.stalled = None
+        self._wake.set()
+
+    def _notify(self) -> None:
+        with self.changed:
+            self.changed.notify_all()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.clear()
+            try:
+                busy = self.step()
+                self.stalled = None
+            except ParserStopped:
+                return
+            except Exception as error:
+                self.stalled = self._explain(error)
+                self._notify()
+                self._wake.wait(RETRY_S)
+                continue
+            self._notify()
+            if not busy:
+                self._indexes.save()
+                self._wake.wait()
+
+    def step(self) -> bool:
+        """One step of one document; False if nothing is left to do.
+
+        Raises what concerns the machine (storage, database, embedder) rather than the document.
+        """
+        with self._database.reading() as session:
+            document = store.next_unfinished(session)
+        if document is None:
+            return False
+        try:
+            if document.state == "embedding":
+                self._embed(document.id)
+            else:
+                self._parse(document)
+        except Unreadable as error:
+            self.refuse(document.id, error.reason)
+        except Exception as error:
+            if _is_of_machine(error):
+                raise
+            log.exception("indexing %s failed", document.id)
+            self.refuse(
+                document.id,
+                f"Indexing the file failed ({type(error).__name__}: {error}). "
+                "The log has the details; adding the file again tries again.",
+            )
+        return True
+
+    def _explain(self, error: Exception) -> RetrievalError:
+        if is_storage_full(error):
+            return StorageFull(self._files.folder.parent)
+        if isinstance(error, RetrievalError):
+            return error
+        log.error("indexing waits", exc_info=error)
+        return RetrievalError(f"Indexing waits and tries again: {error}")
+
+    def _parse(self, document: store.Document) -> None:
+        with self._database.session() as session:
+            store.set_state(session, document.id, "parsing")
+        self._notify()
+        path = self._files.path(document.content_hash)
+        parsed = parse(
+            path,
+            document.format,
+            tokenizer_file=self._embedder.tokenizer_file,
+            max_tokens=self._embedder.max_tokens,
+            limits=self._limits,
+            stop=self._stop,
+        )
+        self._store_parsed(document.id, parsed)
+
+    def _store_parsed(self, id: str, parsed: ParsedFile) -> None:
+        with self._database.session() as session:
+            document = session.get(store.Document, id)
+            if document is None:  # removed meanwhile
+                return
+            self._indexes.lexical.remove(session, store.clear_content(session, id))
+            pages = dict(enumerate(parsed.pages, 1))
+            store.insert_rows(
+                session,
+                store.PageText,
+                [{"document_id": id, "page": n, "text": text} for n, text in pages.items()],
+            )
+            store.insert_rows(
+                session,
+                store.Passage,
+                [
+                    {
+                        "document_id": id,
+                        "page": cut.page,
+                        "char_start": cut.char_start,
+                        "char_end": cut.char_end,
+                        "text": pages[cut.page][cut.char_start : cut.char_end],
+                        "heading": cut.heading,
+                        "vector": None,
+                    }
+                    for cut in parsed.passages
+                ],
+            )
+            document.title = parsed.title or PurePath(document.name).stem
+            document.notes = parsed.notes
+            document.embedder = self._embedder.fingerprint
+            document.state, document.reason = "embedding", None
+            session.flush()
+            self._indexes.lexical.add(session, store.index_texts(session, id))
+
+    def _embed(self, id: str) -> None:
+        with self._database.reading() as session:
+            batch = store.to_embed(session, id, BATCH_PASSAGES)
+        if not batch:
+            self._finish(id)
+            return
+        vectors = self._embedder.encode([f"{p.heading}\n{p.text}".strip() for p in batch])
+        with self._database.session() as session:
+            if session.get(store.Document, id) is not None:
+                pairs = zip((p.id for p in batch), map(to_bytes, vectors), strict=True)
+                store.save_vectors(session, pairs)
+
+    def _finish(self, id: str) -> None:
+        with self._indexes.lock:
+            vectors = self._indexes.vectors()
+            with self._database.session() as session:
+                if session.get(store.Document, id) is None:
+                    return
+                store.set_state(session, id, "ready")
+                rows = store.document_vectors(session, id)
+            vectors.add(rows)
+
+    def refuse(self, id: str, reason: str) -> None:
+        """Remember why a document is not indexed, and keep nothing else of it."""
+        with self._indexes.lock:
+            with self._database.session() as session:
+                document = session.get(store.Document, id)
+                if document is None:
+                    return
+                self._indexes.lexical.remove(session, store.clear_content(session, id))
+                document.state, document.reason = "refused", reason
+                session.flush()
+                wanted = store.is_content_wanted(session, document.content_hash)
+            if not wanted:
+                self._files.remove(document.content_hash)
+
+
+def _is_of_machine(error: Exception) -> bool:
+    """Whether the fault lies outside the document, so that trying again later makes sense."""
+    if isinstance(error, (ParserStopped, EmbedderUnavailable, DBAPIError)):
+        return True
+    return is_storage_full(error) or isinstance(error, OSError)

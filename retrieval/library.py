@@ -1,0 +1,278 @@
+"""The library: add, list, search and remove documents. What other packages use of `retrieval`."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from retrieval import search, store
+from retrieval.database import Database, is_storage_full
+from retrieval.embedder import Embedder
+from retrieval.errors import (
+    DocumentNotFound,
+    EmbedderUnavailable,
+    RetrievalError,
+    StorageFull,
+)
+from retrieval.files import FileStore, Received
+from retrieval.indexes import Indexes
+from retrieval.indexing import Indexer
+from retrieval.lexical import Fts5Index, LexicalIndex
+from retrieval.parsers.formats import format_of, unsupported
+from retrieval.parsers.process import ParseLimits
+from retrieval.views import DocumentView, Found, IndexCheck, SearchResult
+
+_POLL_S = 0.5
+_EMPTY_FILE = "The file is empty (0 bytes). Check that it was saved or copied completely."
+
+
+class Library:
+    """Documents of all owners on one database and one folder; thread-safe.
+
+    Every call is for one owner and sees only that owner's documents. Callables in `on_removed`
+    are called with (document id, owner) after a document is gone.
+    Raises DataFolderNotWritable if `data_dir` cannot be used. The tables must exist already.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        data_dir: Path,
+        embedder: Embedder,
+        *,
+        lexical: LexicalIndex | None = None,
+        limits: ParseLimits | None = None,
+    ) -> None:
+        self.embedder = embedder
+        self.on_removed: list[Callable[[str, str], None]] = []
+        self._database = database
+        self._folder = data_dir
+        self._files = FileStore(data_dir / "files")
+        self._indexes = Indexes(database, data_dir, embedder, lexical or Fts5Index())
+        self._lock = self._indexes.lock
+        self._indexer = Indexer(
+            database, self._files, embedder, self._indexes, limits or ParseLimits()
+        )
+
+    def start(self) -> None:
+        """Begin indexing in the background, first of all what an earlier process left."""
+        with self._lock, self._database.session() as session:
+            self._indexes.lexical.create(session)
+            self._files.sweep(store.wanted_hashes(session))
+        self._requeue_outdated()
+        self._indexer.start()
+
+    def close(self) -> None:
+        """Stop indexing within a step and write the index file. Unfinished work stays queued."""
+        self._indexer.close()
+        self._indexes.save()
+
+    # Adding
+
+    def expand(self, paths: Iterable[Path]) -> list[Path]:
+        """The files that `paths` stand for: folders walked in order, hidden entries left out.
+
+        Files of any format are listed (adding says what is not supported), each once; a path
+        that does not exist is kept, so that adding says so. Symbolic links to folders inside a
+        folder are not followed: they can lead in circles.
+        """
+        found: dict[Path, None] = {}
+        for path in paths:
+            if not path.is_dir():
+                found[path] = None
+                continue
+            for folder, names, files in os.walk(path):
+                names[:] = sorted(name for name in names if not name.startswith("."))
+                for name in sorted(files):
+                    file = Path(folder, name)
+                    if not name.startswith(".") and file.is_file():
+                        found[file] = None
+        return list(found)
+
+    def add(self, path: Path, *, owner: str = "local", name: str | None = None) -> DocumentView:
+        """Store a copy of a file and queue it; or say at once that it is refused.
+
+        Content that this owner has already gives the existing document with `duplicate` set,
+        unless it was refused: then it is tried again, under the new name.
+        Raises Unreadable if there is no file to read, StorageFull if its copy does not fit.
+        """
+        name = name or path.name
+        format = format_of(name)
+        reason = None if format else unsupported(name)
+        with self._files.receive(path, keep=format is not None) as received, self._lock:
+            if not received.size_bytes:
+                reason = _EMPTY_FILE
+            id, duplicate = self._record(name, format or "", received, owner, reason)
+        self._indexer.wake()
+        return replace(self.get(id, owner), duplicate=duplicate)
+
+    def _record(
+        self, name: str, format: str, received: Received, owner: str, reason: str | None
+    ) -> tuple[str, bool]:
+        """Write the document down and keep its copy, both or neither."""
+        content_hash = received.content_hash
+        new = store.new_document(
+            owner, name, format, content_hash, received.size_bytes, reason=reason
+        )
+        if reason is None:
+            self._files.accept(received)
+        try:
+            with self._database.session() as session:
+                known = session.get(store.Document, new.id)
+                if known is not None and known.state != "refused":
+                    return new.id, True
+                if known is not None:
+                    session.delete(known)
+                    session.flush()
+                session.add(new)
+            return new.id, False
+        except Exception as error:
+            if is_storage_full(error):
+                self._drop_unwanted(content_hash)
+                raise StorageFull(self._folder) from error
+            raise
+
+    def wait(self, document_id: str, timeout_s: float | None = None) -> DocumentView:
+        """The document once it is ready or refused, or as it is after `timeout_s`.
+
+        Raises what keeps indexing from going on (StorageFull, EmbedderUnavailable), and
+        DocumentNotFound if the document is removed meanwhile.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            with self._indexer.changed:
+                view = self._view(document_id)
+                if view.settled:
+                    return view
+                if self._indexer.stalled is not None:
+                    raise self._indexer.stalled
+                if not self._indexer.is_running:
+                    raise RetrievalError("Indexing does not run in this process; start it first.")
+                remaining = _POLL_S if deadline is None else deadline - time.monotonic()
+                if remaining <= 0:
+                    return view
+                self._indexer.changed.wait(min(remaining, _POLL_S))
+
+    # Looking
+
+    def documents(self, owner: str = "local") -> list[DocumentView]:
+        with self._database.reading() as session:
+            return [self._explained(view) for view in store.views(session, owner)]
+
+    def get(self, document_id: str, owner: str = "local") -> DocumentView:
+        """Raises DocumentNotFound, also for a document of another owner."""
+        return self._view(document_id, owner)
+
+    def _view(self, document_id: str, owner: str | None = None) -> DocumentView:
+        with self._database.reading() as session:
+            view = store.view(session, document_id, owner)
+        if view is None:
+            raise DocumentNotFound(document_id)
+        return self._explained(view)
+
+    def _explained(self, view: DocumentView) -> DocumentView:
+        """An unfinished document says why it waits, if something is wrong with the machine."""
+        stalled = self._indexer.stalled
+        return view if view.settled or stalled is None else replace(view, reason=str(stalled))
+
+    def page_text(self, document_id: str, page: int, owner: str = "local") -> str:
+        """The extracted text of a page counted from 1. Raises DocumentNotFound."""
+        with self._database.reading() as session:
+            text = store.page_text(session, document_id, page, owner)
+        if text is None:
+            raise DocumentNotFound(f"{document_id}, page {page}")
+        return text
+
+    def is_empty(self, owner: str = "local") -> bool:
+        """True if this owner has no document that is ready or on its way."""
+        with self._database.reading() as session:
+            return not store.has_documents(session, owner)
+
+    def search(
+        self,
+        question: str,
+        *,
+        owner: str = "local",
+        limit: int = 4,
+        documents: Sequence[str] | None = None,
+    ) -> SearchResult:
+        """The best passages for a question, among `documents` (ids) if they are given.
+
+        Raises EmbedderUnavailable.
+        """
+        start = time.perf_counter()
+        passages: tuple[Found, ...] = ()
+        if not self.is_empty(owner) and question.strip():
+            passages = search.search(
+                self._database,
+                self._indexes,
+                self.embedder,
+                question,
+                owner=owner,
+                limit=limit,
+                documents=documents,
+            )
+        return SearchResult(passages, time.perf_counter() - start)
+
+    # Removing
+
+    def remove(self, document_id: str, owner: str = "local") -> DocumentView:
+        """Take a document out of the database, both indexes and the disk, and tell the hooks.
+
+        Raises DocumentNotFound.
+        """
+        with self._lock:
+            with self._database.session() as session:
+                view = store.view(session, document_id, owner)
+                if view is None:
+                    raise DocumentNotFound(document_id)
+                ids = store.clear_content(session, document_id)
+                self._indexes.lexical.remove(session, ids)
+                store.delete_document(session, document_id)
+            self._drop_unwanted(view.content_hash)
+            self._indexes.forget(ids)
+        self._database.checkpoint()
+        for hook in self.on_removed:
+            hook(document_id, owner)
+        return view
+
+    def _drop_unwanted(self, content_hash: str) -> None:
+        with self._database.reading() as session:
+            wanted = store.is_content_wanted(session, content_hash)
+        if not wanted:
+            self._files.remove(content_hash)
+
+    # The derived indexes
+
+    def rebuild_index(self) -> IndexCheck:
+        """Build both indexes again from the database, and check them."""
+        self._requeue_outdated()
+        self._indexes.rebuild()
+        self._indexer.wake()
+        return self.check()
+
+    def _requeue_outdated(self) -> None:
+        """Documents embedded by another model are indexed again from their stored copies."""
+        try:
+            fingerprint = self.embedder.fingerprint
+        except EmbedderUnavailable:
+            return
+        with self._lock, self._database.session() as session:
+            for document in store.outdated(session, fingerprint):
+                self._indexes.lexical.remove(session, store.clear_content(session, document.id))
+                document.state = "queued"
+
+    def check(self) -> IndexCheck:
+        """Compare both indexes and the stored copies with the database; changes nothing.
+
+        Raises EmbedderUnavailable.
+        """
+        check = self._indexes.check()
+        with self._database.reading() as session:
+            wanted = store.wanted_hashes(session)
+        missing = sum(not self._files.path(name).is_file() for name in wanted)
+        if not missing:
+            return check
+        problem = f"The stored copies of {missing} documents are missing; add them again."
+        return check._replace(problems=(*check.problems, problem))
