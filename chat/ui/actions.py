@@ -1,0 +1,381 @@
+"""What happens when somebody does something on the page: calls of the services, and a Screen."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import gradio as gr
+
+from chat.errors import ChatError, SessionNotFound
+from chat.events import Delta, Finished, Retrieved, Started
+from chat.ui import transcript
+from chat.ui.conversation_list import conversation_list
+from chat.ui.cost import progress_row
+from chat.ui.documents_panel import documents_panel
+from chat.ui.memory_bar import memory_bar
+from chat.ui.screen import KEEP, Screen, Streamed, composer
+from chat.ui.sources import reading, sources
+from chat.ui.tabs import Tab, Tabs
+from chat.ui.text import escape, safe_markdown
+from chat.views import CitationView, SessionView, TurnView
+from engine.errors import EngineError
+from retrieval.errors import RetrievalError
+
+if TYPE_CHECKING:
+    from chat.conversation import Conversations
+    from chat.events import Event
+    from engine import Engine
+    from retrieval.library import Library
+    from retrieval.views import DocumentView, Found
+
+_log = logging.getLogger("pageturn")
+
+EXPECTED = (ChatError, EngineError, RetrievalError)
+_UPDATE_S = 0.1  # a browser that draws more often than this is slower and shows no more
+_Handler = TypeVar("_Handler", bound=Callable[..., Screen])
+
+
+def said(handler: _Handler) -> _Handler:
+    """A handler whose errors become a sentence on the page, never a traceback."""
+
+    @functools.wraps(handler)
+    def wrapped(*args: Any, **kwargs: Any) -> Screen:
+        try:
+            return handler(*args, **kwargs)
+        except Exception as error:
+            say(error)
+            return Screen()
+
+    return wrapped  # type: ignore[return-value]
+
+
+def say(error: Exception) -> None:
+    """Show an error as a notice. Gradio renders notices as HTML, so the text is escaped."""
+    if not isinstance(error, EXPECTED):
+        _log.exception("The page met an error that it does not know", exc_info=error)
+        gr.Warning("Something went wrong inside Pageturn; its log says what. Please try again.")
+    else:
+        gr.Warning(escape(str(error)))
+
+
+class Actions:
+    """The handlers of one page. Who asks is known from the request, never from an input."""
+
+    def __init__(
+        self,
+        conversations: Conversations,
+        library: Library,
+        engine: Engine,
+        sample_library: Path,
+    ) -> None:
+        self._conversations = conversations
+        self._library = library
+        self._engine = engine
+        self._sample_library = sample_library
+        self._tabs = Tabs()
+
+    # Conversations -------------------------------------------------------------------------
+
+    @said
+    def load(self, session_id: str, request: gr.Request) -> Screen:
+        """The page was opened or reloaded: what is stored is what is shown."""
+        tab = self._tab(request)
+        tab.shown.clear()
+        try:
+            return self._screen(session_id or "", request, tab)
+        except SessionNotFound:
+            return self._screen("", request, tab)
+
+    @said
+    def open(self, event: gr.EventData, request: gr.Request) -> Screen:
+        """A conversation was picked from the list."""
+        tab = self._tab(request)
+        tab.turn_to_another()
+        return self._screen(str(event.session), request, tab)
+
+    @said
+    def new(self, request: gr.Request) -> Screen:
+        """An empty conversation; it is stored with its first question."""
+        tab = self._tab(request)
+        tab.turn_to_another()
+        return self._screen("", request, tab)
+
+    @said
+    def delete(self, session_id: str, event: gr.EventData, request: gr.Request) -> Screen:
+        """A conversation is deleted; the page leaves it if it was shown."""
+        tab, owner = self._tab(request), _owner(request)
+        gone = str(event.session)
+        self._conversations.delete(gone, owner)
+        if gone != session_id:
+            return Screen(history=self._history(session_id, tab, self._sessions(request)))
+        tab.turn_to_another()
+        return self._screen("", request, tab)
+
+    @said
+    def pick(self, session_id: str, event: gr.EventData, request: gr.Request) -> Screen:
+        """A marker or a cost line was clicked: the sources of that turn."""
+        turns = self._turns(session_id, request)
+        wanted = str(event.turn)
+        return Screen(sources=sources(next((turn for turn in turns if turn.turn == wanted), None)))
+
+    # Asking, in three steps ----------------------------------------------------------------
+
+    @said
+    def take(self, question: str, session_id: str, request: gr.Request) -> Screen:
+        """First: the question leaves the composer and stands in the transcript."""
+        tab = self._tab(request)
+        if not question.strip():
+            gr.Info("Type a question first.")
+            return Screen()
+        if self._is_answering(session_id, tab, self._sessions(request)):
+            gr.Info("This conversation is still answering. Wait for it, or press Stop.")
+            return Screen()
+        tab.question, tab.streaming = question, tab.view
+        tab.shown["busy"] = True
+        return Screen(
+            transcript=[
+                *transcript.messages(self._turns(session_id, request)),
+                transcript.question(question),
+                transcript.below(progress_row("Searching the documents…")),
+            ],
+            composer=composer(busy=True, text=""),
+        )
+
+    def answer(self, session_id: str, request: gr.Request) -> Iterator[Streamed]:
+        """Second: the answer as it is written, about ten times a second.
+
+        A closed tab closes this generator: the turn stops and what there is is saved. A tab that
+        shows another conversation meanwhile gets nothing of it, and the turn goes on.
+        """
+        tab = self._tab(request)
+        question, view = tab.take_question(), tab.view
+        if not question:
+            return
+        events: Iterator[Event] | None = None
+        started = False
+        try:
+            events = self._conversations.ask(
+                question, session_id=session_id or None, owner=_owner(request)
+            )
+            before = transcript.messages(self._turns(session_id, request))
+            for screen in _stream(events, question, before):
+                started = True
+                if tab.view == view:
+                    yield screen
+        except Exception as error:
+            say(error)
+            if not started and tab.view == view:
+                tab.refused = question
+        finally:
+            if tab.streaming == view:
+                tab.streaming = None
+            close = getattr(events, "close", None)
+            if close:
+                close()
+
+    @said
+    def finish(self, session_id: str, request: gr.Request) -> Screen:
+        """Third, however the second ended: the page shows what was saved."""
+        tab = self._tab(request)
+        text, tab.refused = tab.refused, ""
+        tab.shown.pop("busy", None)
+        screen = self._screen(session_id, request, tab, text=text or None)
+        return screen._replace(session=KEEP, sources=KEEP)
+
+    @said
+    def stop(self, session_id: str, request: gr.Request) -> Screen:
+        """The engine is cancelled; the stream then ends by itself and the text stays."""
+        if session_id:
+            self._conversations.stop(session_id, _owner(request))
+        return Screen()
+
+    # Documents -----------------------------------------------------------------------------
+
+    @said
+    def upload(self, paths: Sequence[str] | None, request: gr.Request) -> Screen:
+        """Files were dropped. Each stands alone, and none stays where it has an address."""
+        tab = self._tab(request)
+        for path in map(Path, paths or ()):
+            try:
+                self._tell(self._library.add(path, owner=_owner(request), name=path.name))
+            except Exception as error:
+                say(error)
+            finally:
+                _discard(path)
+        return self._library_screen(request, tab)._replace(upload=None)
+
+    @said
+    def add_sample(self, request: gr.Request) -> Screen:
+        """The sample library, by one click."""
+        for path in self._library.expand([self._sample_library]):
+            try:
+                self._library.add(path, owner=_owner(request))
+            except EXPECTED as error:
+                say(error)
+        return self._library_screen(request, self._tab(request))
+
+    @said
+    def remove(self, session_id: str, event: gr.EventData, request: gr.Request) -> Screen:
+        """A document is removed; conversations keep what they quoted, marked as removed."""
+        tab = self._tab(request)
+        self._library.remove(str(event.document), _owner(request))
+        screen = self._library_screen(request, tab)
+        if tab.is_streaming:
+            return screen
+        turns = self._turns(session_id, request)
+        shown = sources(turns[-1] if turns else None)
+        return screen._replace(transcript=transcript.messages(turns), sources=shown)
+
+    def _tell(self, document: DocumentView) -> None:
+        name = escape(document.name)
+        if document.duplicate:
+            gr.Info(f"{name} is in the library already.")
+        elif document.state == "refused":
+            gr.Warning(f"{name} was refused. {escape(document.reason or '')}")
+
+    # The clock -----------------------------------------------------------------------------
+
+    @said
+    def tick(self, session_id: str, request: gr.Request) -> Screen:
+        """Every two seconds: only what differs from what this tab shows is sent."""
+        tab = self._tab(request)
+        sessions = self._sessions(request)
+        history = self._history(session_id, tab, sessions)
+        screen = self._library_screen(request, tab)._replace(history=history)
+        if tab.is_streaming:
+            return screen
+        busy = self._is_answering(session_id, tab, sessions)
+        version = _version(session_id, sessions)
+        # Another tab, or this one before it was reloaded, asked here: follow what is saved.
+        follow = tab.is_news("version", version) or busy
+        return screen._replace(
+            history=self._history(session_id, tab, sessions),
+            transcript=(transcript.messages(self._turns(session_id, request)) if follow else KEEP),
+            composer=composer(busy=busy) if tab.is_news("busy", busy) else KEEP,
+        )
+
+    def unload(self, request: gr.Request) -> None:
+        """The tab is gone."""
+        self._tabs.forget(request.session_hash)
+
+    # Parts ---------------------------------------------------------------------------------
+
+    def _screen(
+        self, session_id: str, request: gr.Request, tab: Tab, text: str | None = None
+    ) -> Screen:
+        """The whole page for a conversation ("": an empty one). Raises SessionNotFound."""
+        turns = self._turns(session_id, request)
+        sessions = self._sessions(request)
+        busy = self._is_answering(session_id, tab, sessions)
+        tab.is_news("version", _version(session_id, sessions))
+        tab.is_news("busy", busy)
+        return self._library_screen(request, tab)._replace(
+            session=session_id,
+            transcript=transcript.messages(turns),
+            sources=sources(turns[-1] if turns else None),
+            history=self._history(session_id, tab, sessions),
+            composer=composer(busy=busy, text=text),
+        )
+
+    def _library_screen(self, request: gr.Request, tab: Tab) -> Screen:
+        documents = self._library.documents(_owner(request))
+        panel = documents_panel(documents)
+        memory = memory_bar(self._engine.memory(), self._engine.device_kind)
+        is_empty = not documents
+        return Screen(
+            documents=panel if tab.is_news("documents", panel) else KEEP,
+            memory=memory if tab.is_news("memory", memory) else KEEP,
+            welcome=gr.update(visible=is_empty) if tab.is_news("empty", is_empty) else KEEP,
+        )
+
+    def _history(self, session_id: str, tab: Tab, sessions: Sequence[SessionView]) -> Any:
+        listed = conversation_list(sessions, session_id)
+        return listed if tab.is_news("history", listed) else KEEP
+
+    def _sessions(self, request: gr.Request) -> list[SessionView]:
+        return self._conversations.sessions(_owner(request))
+
+    def _turns(self, session_id: str, request: gr.Request) -> list[TurnView]:
+        return self._conversations.turns(session_id, _owner(request)) if session_id else []
+
+    def _is_answering(self, session_id: str, tab: Tab, sessions: Sequence[SessionView]) -> bool:
+        return tab.is_streaming or any(
+            session.running for session in sessions if session.session == session_id
+        )
+
+    def _tab(self, request: gr.Request) -> Tab:
+        return self._tabs.of(request.session_hash)
+
+
+def _stream(
+    events: Iterator[Event], question: str, before: list[transcript.Message]
+) -> Iterator[Streamed]:
+    """The events of a turn as screens: session, transcript and sources."""
+    turn_id, written, drawn_at = "", "", 0.0
+    asked = [*before, transcript.question(question)]
+    for event in events:
+        match event:
+            case Started(session_id, turn_id):
+                yield Streamed(session=session_id)
+            case Retrieved(passages, _):
+                found = [_found(passage) for passage in passages]
+                row = progress_row(f"Reading {len(found)} passages…" if found else "Answering…")
+                yield Streamed(
+                    transcript=[*asked, transcript.below(row)],
+                    sources=reading(turn_id, question, found),
+                )
+            case Delta(text):
+                written += text
+                if time.monotonic() - drawn_at >= _UPDATE_S:
+                    drawn_at = time.monotonic()
+                    yield Streamed(
+                        transcript=[
+                            *asked,
+                            *transcript.answer(safe_markdown(written)),
+                            transcript.below(progress_row("Answering…")),
+                        ]
+                    )
+            case Finished(turn):
+                yield Streamed(
+                    transcript=[*before, *transcript.turn_messages(turn)], sources=sources(turn)
+                )
+
+
+def _found(passage: Found) -> CitationView:
+    return CitationView(
+        document=passage.document_id,
+        title=passage.title or passage.name,
+        page=passage.page,
+        char_start=passage.char_start,
+        char_end=passage.char_end,
+        text=passage.text,
+    )
+
+
+def _version(session_id: str, sessions: Sequence[SessionView]) -> Any:
+    """Changes whenever the stored conversation does."""
+    for session in sessions:
+        if session.session == session_id:
+            return session_id, session.turns, session.updated_at, session.running
+    return session_id
+
+
+def _owner(request: gr.Request) -> str:
+    return request.username or "local"
+
+
+def _discard(path: Path) -> None:
+    """Remove an upload from Gradio's folder, whose files have addresses, with what Gradio left."""
+    path.unlink(missing_ok=True)
+    try:
+        path.parent.rmdir()
+        for left in path.parent.parent.glob("tmp*"):
+            if left.is_file() and left.stat().st_size == 0:
+                left.unlink()
+    except OSError:
+        pass  # another upload of the same content is on its way through the same folder

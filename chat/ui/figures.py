@@ -1,0 +1,33 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def size(size_bytes: int) -> str:
+    """A size in decimal units with two or three figures: 27 MB, 1.4 GB, 512 B."""
+    value = float(size_bytes)
+    for unit in _UNITS:
+        if value < 999.5 or unit == _UNITS[-1]:
+            decimals = 1 if value < 9.95 and unit != "B" else 0
+            return f"{value:.{decimals}f} {unit}"
+        value /= 1000
+    raise AssertionError("the last unit takes every size")
+
+
+def seconds(time_s: float) -> str:
+    """A time with the decimals that matter: 0.31 s, 4.2 s, 75 s."""
+    if time_s < 1:
+        return f"{time_s:.2f} s"
+    return f"{time_s:.1f} s" if time_s < 10 else f"{time_s:.0f} s"
+
+
+def rate(per_second: float) -> str:
+    """Tokens a second, with one decimal below ten."""
+    return f"{per_second:.1f}" if per_second < 10 else f"{per_second:.0f}"
+
+
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """1 page, 12 pages, 1,204 passages."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

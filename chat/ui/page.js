@@ -1,0 +1,121 @@
+// What the page does by itself: which part is in front, the address, and clicks in our own HTML.
+// Gradio calls the functions of `pageturn` from its components (js_on_load) and events (js).
+(() => {
+  const root = document.documentElement;
+  const pageturn = (window.pageturn = {});
+  root.dataset.pane = "chat"; // the part in front where there is room for one
+  root.dataset.side = "sources"; // the part beside the answer where there is room for it
+  root.lang = navigator.language || "en";
+
+  pageturn.go = (part) => {
+    root.dataset.pane = part;
+    if (part === "sources" || part === "documents") root.dataset.side = part;
+    press();
+  };
+
+  const press = () => {
+    for (const button of document.querySelectorAll("[data-go]")) {
+      const beside = button.closest(".pt-side-nav");
+      const current = beside ? root.dataset.side : root.dataset.pane;
+      button.setAttribute("aria-pressed", String(button.dataset.go === current));
+    }
+  };
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest?.("[data-go]");
+    if (button) pageturn.go(button.dataset.go);
+  });
+  new MutationObserver((_, observer) => {
+    if (!document.querySelector(".pt-side-nav")) return;
+    observer.disconnect();
+    press();
+  }).observe(document, { childList: true, subtree: true });
+
+  // The conversation of a tab stands in its address; the stored one is that of the last visit.
+  let recalled = false; // Gradio tells of the stored one before the address was read
+  pageturn.recall = (stored) => {
+    recalled = true;
+    return new URLSearchParams(location.search).get("c") ?? stored ?? "";
+  };
+  pageturn.remember = (id) => {
+    if (!recalled) return [];
+    const address = new URL(location.href);
+    if (id) address.searchParams.set("c", id);
+    else address.searchParams.delete("c");
+    history.replaceState(history.state, "", address);
+    return [];
+  };
+
+  // A first click asks, a second one within four seconds does it.
+  const sure = (button) => {
+    if (button.dataset.asked) return true;
+    button.dataset.asked = "yes";
+    button.textContent = button.dataset.sure;
+    setTimeout(() => {
+      delete button.dataset.asked;
+      button.textContent = "";
+    }, 4000);
+    return false;
+  };
+
+  pageturn.history = (element, trigger) => {
+    element.addEventListener("click", (event) => {
+      const open = event.target.closest("[data-open]");
+      const remove = event.target.closest("[data-remove]");
+      if (open) {
+        trigger("open", { session: open.dataset.open });
+        pageturn.go("chat");
+      } else if (remove && sure(remove)) {
+        trigger("remove", { session: remove.dataset.remove });
+      }
+    });
+  };
+
+  pageturn.documents = (element, trigger) => {
+    element.addEventListener("click", (event) => {
+      const remove = event.target.closest("[data-remove]");
+      if (remove && sure(remove)) trigger("remove", { document: remove.dataset.remove });
+    });
+  };
+
+  // Markers and cost lines stand in the transcript; what they show stands in `element`.
+  pageturn.sources = (element, trigger, watch) => {
+    let wanted = null; // { turn, number } until the panel shows it
+
+    const show = () => {
+      if (!wanted) return;
+      const panel = element.querySelector(`[data-shown-turn="${CSS.escape(wanted.turn)}"]`);
+      if (!panel) return;
+      for (const card of panel.querySelectorAll(".pt-card[data-current]")) {
+        delete card.dataset.current;
+      }
+      const card = wanted.number
+        ? panel.querySelector(`.pt-card[data-number="${CSS.escape(wanted.number)}"]`)
+        : null;
+      wanted = null;
+      if (card) card.dataset.current = "true";
+      const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+      (card ?? panel).scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
+    };
+
+    const open = (turn, number) => {
+      wanted = { turn, number };
+      pageturn.go("sources");
+      if (element.querySelector(`[data-shown-turn="${CSS.escape(turn)}"]`)) show();
+      else trigger("pick", { turn });
+    };
+
+    watch("value", () => requestAnimationFrame(show));
+    document.addEventListener("click", (event) => {
+      const marker = event.target.closest?.('a[href*="#source-"]');
+      const row = event.target.closest?.("[data-turn]");
+      if (marker) {
+        event.preventDefault();
+        const [, turn, number] = marker.hash.match(/^#source-(.+)-(\d+)$/) ?? [];
+        if (turn) open(turn, number);
+      } else if (row) {
+        open(row.dataset.turn, null);
+      }
+    });
+  };
+})();

@@ -1,0 +1,37 @@
+"""Everything on the page that changes, as one value: what a handler returns."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import gradio as gr
+
+KEEP: dict[str, Any] = gr.skip()
+
+
+class Screen(NamedTuple):
+    """One value for each changing component, in the order of the handlers' outputs."""
+
+    session: Any = KEEP
+    transcript: Any = KEEP
+    sources: Any = KEEP
+    history: Any = KEEP
+    documents: Any = KEEP
+    memory: Any = KEEP
+    welcome: Any = KEEP
+    composer: Any = KEEP
+    upload: Any = KEEP
+
+
+class Streamed(NamedTuple):
+    """What changes while an answer is written."""
+
+    session: Any = KEEP
+    transcript: Any = KEEP
+    sources: Any = KEEP
+
+
+def composer(*, busy: bool, text: str | None = None) -> Any:
+    """The composer offers Stop while its conversation answers, and Send otherwise."""
+    buttons: dict[str, Any] = {"submit_btn": not busy, "stop_btn": busy}
+    return gr.update(**buttons) if text is None else gr.update(value=text, **buttons)

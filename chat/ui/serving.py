@@ -1,0 +1,93 @@
+"""How the page is served: its looks, and what the browser is allowed to load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_HERE = Path(__file__).parent
+_SANS = ["ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
+_MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
+
+# Whatever a document or a model writes, the browser loads from this server only. Gradio itself
+# needs inline scripts and styles, and compiles its HTML templates.
+_POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "script-src 'self' 'unsafe-inline' 'unsafe-eval'",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data: blob:",
+        "font-src 'self' data:",
+        "media-src 'self' data: blob:",
+        "connect-src 'self'",
+        "worker-src 'self' blob:",
+        "object-src 'none'",
+        "base-uri 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'self'",
+    )
+)
+_HEADERS = (
+    (b"content-security-policy", _POLICY.encode()),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+)
+
+
+def theme() -> gr.themes.Base:
+    """Gradio's base theme on the fonts of the reader's system; colours are in page.css."""
+    return gr.themes.Base(
+        primary_hue=gr.themes.colors.teal,
+        neutral_hue=gr.themes.colors.stone,
+        radius_size=gr.themes.sizes.radius_md,
+        font=_SANS,
+        font_mono=_MONO,
+    )
+
+
+def launch_options() -> dict[str, Any]:
+    """Arguments of ``gr.mount_gradio_app`` that make it our page.
+
+    The styles go into the head as they are: Gradio would rewrite the selectors of its ``css``.
+    """
+    style = (_HERE / "page.css").read_text(encoding="utf-8")
+    script = (_HERE / "page.js").read_text(encoding="utf-8")
+    return {
+        "theme": theme(),
+        "head": f"<style>{style}</style>\n<script>{script}</script>",
+        "footer_links": [],
+        "run_history": False,
+        "enable_monitoring": False,
+        "show_error": False,
+        "max_file_size": "200mb",
+        "ssr_mode": False,
+        "pwa": False,
+    }
+
+
+def mount(app: FastAPI, blocks: gr.Blocks, path: str = "/") -> FastAPI:
+    """Serve the page from the application at ``path``, after all routes added before."""
+    app.add_middleware(OwnServerOnly)
+    gr.mount_gradio_app(app, blocks, path=path, **launch_options())
+    return app
+
+
+class OwnServerOnly:
+    """Adds the headers that keep the browser from loading anything from elsewhere."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            await send(message)
+
+        await self._app(scope, receive, with_headers if scope["type"] == "http" else send)

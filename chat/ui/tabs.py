@@ -1,0 +1,72 @@
+"""What the server remembers of each open tab: never the conversation, only what is on screen."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+_MOST_TABS = 1000
+
+
+@dataclass
+class Tab:
+    """One page in one browser.
+
+    ``view`` counts up when another conversation is shown, so that an answer that is still being
+    written knows that nobody looks at it here any more. ``streaming`` is the view whose answer
+    comes in now. ``question`` waits between the two steps of sending it; ``refused`` is one that
+    goes back into the composer. ``shown`` is what was sent last, part by part.
+    """
+
+    view: int = 0
+    streaming: int | None = None
+    question: str = ""
+    refused: str = ""
+    shown: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_streaming(self) -> bool:
+        return self.streaming == self.view
+
+    def turn_to_another(self) -> None:
+        """Another conversation is about to be shown."""
+        self.view += 1
+        self.refused = ""
+
+    def take_question(self) -> str:
+        question, self.question = self.question, ""
+        return question
+
+    def is_news(self, part: str, value: Any) -> bool:
+        """Whether this differs from what the tab shows; from now on it shows this."""
+        if part in self.shown and self.shown[part] == value:
+            return False
+        self.shown[part] = value
+        return True
+
+
+class Tabs:
+    """The open tabs by Gradio's session hash. After a restart of the server all are new again."""
+
+    def __init__(self) -> None:
+        self._tabs: OrderedDict[str, Tab] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._tabs)
+
+    def of(self, session_hash: str | None) -> Tab:
+        """The tab, a new one where it isn't known; the one not seen longest goes over the limit."""
+        key = session_hash or ""
+        with self._lock:
+            tab = self._tabs.setdefault(key, Tab())
+            self._tabs.move_to_end(key)
+            if len(self._tabs) > _MOST_TABS:
+                self._tabs.popitem(last=False)
+            return tab
+
+    def forget(self, session_hash: str | None) -> None:
+        with self._lock:
+            self._tabs.pop(session_hash or "", None)

@@ -1,0 +1,66 @@
+"""Turns as the messages of a Gradio chatbot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from chat.ui.cost import cost_row
+from chat.ui.text import escape, safe_markdown
+from chat.views import TurnView
+
+Message = dict[str, Any]
+
+
+def messages(turns: Iterable[TurnView]) -> list[Message]:
+    """Question, answer and cost of every turn, oldest first."""
+    return [message for turn in turns for message in turn_messages(turn)]
+
+
+def turn_messages(turn: TurnView) -> list[Message]:
+    """One turn. The question and the cost are HTML of ours, so that copying takes answers only."""
+    links = {
+        citation.marker: source_link(turn.turn, citation.marker)
+        for citation in turn.citations
+        if citation.marker
+    }
+    return [
+        question(turn.question),
+        *answer(safe_markdown(turn.answer, links)),
+        below(cost_row(turn)),
+    ]
+
+
+def question(text: str) -> Message:
+    """What the person asked, letter by letter: neither Markdown nor HTML."""
+    return _html("user", f'<div class="pt-question" dir="auto">{escape(text)}</div>')
+
+
+def answer(markdown: str) -> list[Message]:
+    """The answer so far; no message at all while nothing is written."""
+    return [{"role": "assistant", "content": markdown}] if markdown.strip() else []
+
+
+def below(row: str) -> Message:
+    """The row under an answer."""
+    return _html("assistant", row)
+
+
+def source_link(turn_id: str, marker: str) -> str:
+    """Where a marker such as "[1]" leads: an address in the page that its script understands."""
+    return f"#source-{turn_id}-{marker.strip('[]')}"
+
+
+def _html(role: str, value: str) -> Message:
+    return {
+        "role": role,
+        "content": [
+            {
+                "type": "component",
+                "component": "html",
+                "value": value,
+                "constructor_args": {},
+                "props": {"apply_default_css": False},
+            }
+        ],
+    }
