@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from chat.views import TurnView
 
 if TYPE_CHECKING:
-    from retrieval.search import Found
+    from retrieval.views import Found
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from chat.errors import BadOption
+
+if TYPE_CHECKING:
+    from engine import Sampling
 
 
 @dataclass(frozen=True)
@@ -43,3 +47,17 @@ class AskOptions:
         ):
             if not right:
                 raise BadOption(name, value, wanted)
+
+    def sampling(self, max_tokens: int) -> Sampling:
+        """The engine's part of these, with the answer length that there is room for."""
+        from engine import Sampling
+
+        return Sampling(
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            repetition_penalty=self.repetition_penalty,
+            seed=self.seed,
+            max_tokens=min(self.max_tokens, max_tokens),
+        )

@@ -1,0 +1,207 @@
+"""Which words of which passage support which sentence of an answer.
+
+A sentence is supported by one sentence of a passage, or by two that follow each other, if they
+hold enough of its words, weighed by how rare a word is among the passages (IDF):
+
+- of all its words at least MIN_SUPPORT, and of those that the question did not bring as much again,
+  for repeating the question is no support;
+- every number of it. A number of the question may stand elsewhere in the same passage.
+
+Words that no passage holds weigh most, so a sentence that adds something of its own fails.
+Comparing words, not vectors, keeps this exact, quick, and the same for every language that
+``chat.words`` can cut.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+from chat.words import Span, content_words, is_number, sentences
+
+MIN_SUPPORT = 0.6
+# A second sentence is taken in only where it adds this much.
+WORTH_ANOTHER_SENTENCE = 0.15
+# The passages' best sentence for the question, and how far the answer has to agree with it.
+MIN_QUESTION = 0.6
+MIN_AGREEMENT = 0.3
+
+NOT_SUPPORTED = "No passage supports this answer."
+
+_CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_FULL_WIDTH_ENDS = "。！？；」』”’）"
+_OWN_MARKERS = re.compile(r"[ \t]*\[\d{1,2}\](?!\()")
+
+
+class Source(Protocol):
+    """A passage: its text, where that begins in its page, and what it is headed by."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def char_start(self) -> int: ...
+    @property
+    def heading(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+
+
+class Support(NamedTuple):
+    """The words of the passage at ``rank`` (from 0) that support a sentence.
+
+    ``start``/``end`` are offsets into the text of the passage's page, ``marker`` the number that
+    stands behind the sentence.
+    """
+
+    rank: int
+    marker: int
+    start: int
+    end: int
+
+
+class Cited(NamedTuple):
+    """An answer with its markers, and what they stand for, in the order of the markers."""
+
+    answer: str
+    supports: tuple[Support, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Window:
+    """One sentence of a passage, or two that follow each other."""
+
+    rank: int
+    span: Span
+    words: frozenset[str]
+    sentences: int
+
+
+class _Evidence:
+    """The passages' sentences and how much each of their words weighs."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self._sources = sources
+        self.singles: list[_Window] = []
+        self._pairs: list[_Window] = []
+        for rank, source in enumerate(sources):
+            spans = sentences(source.text)
+            words = [frozenset(content_words(source.text[a:b])) for a, b in spans]
+            self.singles += [_Window(rank, s, w, 1) for s, w in zip(spans, words, strict=True)]
+            self._pairs += [
+                _Window(rank, Span(a.start, b.end), v | w, 2)
+                for a, b, v, w in zip(spans, spans[1:], words, words[1:], strict=False)
+            ]
+        self._counts = Counter(word for window in self.singles for word in window.words)
+
+    @cached_property
+    def _whole(self) -> list[frozenset[str]]:
+        """Every passage's words, those of its title and headings included."""
+        return [
+            frozenset(content_words(f"{source.title}\n{source.heading}\n{source.text}"))
+            for source in self._sources
+        ]
+
+    def coverage(self, words: frozenset[str], by: frozenset[str]) -> float:
+        """The part of ``words``, by weight, that is among ``by``; 1.0 of no words."""
+        whole = sum(map(self._weight, words))
+        return sum(map(self._weight, words & by)) / whole if whole else 1.0
+
+    def support(self, words: frozenset[str], question: frozenset[str]) -> _Window | None:
+        """The best window that supports a sentence of these words."""
+        new = words - question
+        best, best_score = None, 0.0
+        for window in self.singles + self._pairs:
+            score = self.coverage(words, window.words)
+            enough = score >= MIN_SUPPORT and self.coverage(new, window.words) >= MIN_SUPPORT
+            score -= WORTH_ANOTHER_SENTENCE * (window.sentences - 1)
+            if enough and score > best_score and self._holds_numbers(window, words, question):
+                best, best_score = window, score
+        return best
+
+    def agreeing(self, words: frozenset[str], question: frozenset[str]) -> _Window | None:
+        """The sentence that answers the question best, if the answer's words agree with it."""
+        best = max(self.singles, key=lambda w: self.coverage(question, w.words), default=None)
+        if (
+            best is None
+            or self.coverage(question, best.words) < MIN_QUESTION
+            or self.coverage(words, best.words) < MIN_AGREEMENT
+            or not (words - question) & best.words
+            or not self._holds_numbers(best, words, question)
+        ):
+            return None
+        return best
+
+    def _holds_numbers(
+        self, window: _Window, words: frozenset[str], question: frozenset[str]
+    ) -> bool:
+        missing = {word for word in words - window.words if is_number(word)}
+        return missing <= question and missing <= self._whole[window.rank]
+
+    def _weight(self, word: str) -> float:
+        count = self._counts[word]
+        return math.log(1 + (len(self.singles) - count + 0.5) / (count + 0.5))
+
+
+def cite(answer: str, question: str, sources: Sequence[Source]) -> Cited:
+    """Put markers such as ``[1]`` behind the sentences of an answer that a passage supports.
+
+    Markers number the cited passages in the order of their first use. What the model wrote in the
+    form of a marker itself is taken out: it did not check. If no sentence is supported, the
+    sentence that answers the question best is cited at the end, provided that the answer agrees
+    with it; otherwise a note says that nothing supports the answer.
+    """
+    answer = without_markers(answer).rstrip()
+    asked = frozenset(content_words(question))
+    evidence = _Evidence(sources)
+    found: list[tuple[int, _Window]] = []
+    for span in _checked_sentences(answer):
+        words = frozenset(content_words(answer[span.start : span.end]))
+        if words and (window := evidence.support(words, asked)):
+            found.append((span.end, window))
+    if not found and answer:
+        window = evidence.agreeing(frozenset(content_words(answer)), asked)
+        found = [(len(answer), window)] if window else []
+    cited = _marked(answer, found, sources)
+    return cited if cited.supports or not answer else cited._replace(notes=(NOT_SUPPORTED,))
+
+
+def without_markers(answer: str) -> str:
+    """The answer without ``[1]`` and the like, code left as it is."""
+    pieces, done = [], 0
+    for code in _CODE.finditer(answer):
+        pieces += [_OWN_MARKERS.sub("", answer[done : code.start()]), code[0]]
+        done = code.end()
+    return "".join([*pieces, _OWN_MARKERS.sub("", answer[done:])])
+
+
+def _marked(answer: str, found: Sequence[tuple[int, _Window]], sources: Sequence[Source]) -> Cited:
+    markers: dict[int, int] = {}
+    supports: dict[Support, None] = {}
+    pieces, done = [], 0
+    for end, window in found:
+        marker = markers.setdefault(window.rank, len(markers) + 1)
+        offset = sources[window.rank].char_start
+        supports[
+            Support(window.rank, marker, offset + window.span.start, offset + window.span.end)
+        ] = None
+        space = "" if answer[end - 1] in _FULL_WIDTH_ENDS else " "
+        pieces.append(f"{answer[done:end]}{space}[{marker}]")
+        done = end
+    pieces.append(answer[done:])
+    return Cited("".join(pieces), tuple(sorted(supports, key=lambda s: (s.marker, s.start))), ())
+
+
+def _checked_sentences(answer: str) -> list[Span]:
+    """The sentences outside of code: a marker inside of it would change it."""
+    blocks = [Span(*match.span()) for match in _CODE.finditer(answer)]
+    return [
+        span
+        for span in sentences(answer)
+        if not any(span.start < block.end and block.start < span.end for block in blocks)
+    ]

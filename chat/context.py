@@ -1,0 +1,134 @@
+"""What the model reads of a conversation, and how that changes after it was written.
+
+A conversation's tokens are its static part and then the tokens of those of its turns that are in
+the context. Tokens are kept, never made again from text, but for three reasons: the oldest turns
+leave to make room, a document is removed, or another model goes on with the conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from sqlalchemy import select
+from sqlalchemy.orm import selectinload
+
+from chat.rows import chain, drop_removed, in_context, owned
+from chat.tables import Conversation, Turn, TurnPassage
+from retrieval.database import Database
+
+Ids: TypeAlias = Sequence[int]
+# (turn, whether it directly follows the static part) -> the tokens of its user message
+Render: TypeAlias = Callable[[Turn, bool], Ids]
+
+
+class ContextTurn(NamedTuple):
+    """A turn whose tokens the model still reads."""
+
+    id: str
+    prompt_tokens: tuple[int, ...]
+    answer_tokens: tuple[int, ...]
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        return self.prompt_tokens + self.answer_tokens
+
+
+class Context(NamedTuple):
+    """What a conversation's next turn builds on."""
+
+    model: str
+    static_tokens: tuple[int, ...]
+    turns: tuple[ContextTurn, ...]
+    last_question: str | None
+
+    @property
+    def tokens(self) -> list[int]:
+        return [*self.static_tokens, *(token for turn in self.turns for token in turn.tokens)]
+
+
+class ContextStore:
+    """The tokens of conversations; every method is one transaction. Thread-safe."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def load(self, session_id: str, owner: str) -> Context:
+        """What the conversation's next turn builds on. Raises SessionNotFound."""
+        with self._database.reading() as session:
+            conversation = owned(session, session_id, owner)
+            turns = chain(session, conversation)
+            return Context(
+                conversation.model,
+                conversation.static_tokens,
+                tuple(
+                    ContextTurn(turn.id, turn.prompt_tokens, turn.answer_tokens)
+                    for turn in in_context(turns)
+                ),
+                turns[-1].question if turns else None,
+            )
+
+    def trim(self, session_id: str, owner: str, leaving_turns: int, render: Render) -> None:
+        """Let the oldest turns leave the model's context; they stay readable.
+
+        ``render(turn, first)`` gives a turn's user message anew: the oldest that stays now follows
+        the static part.
+        """
+        with self._database.session() as session:
+            turns = in_context(chain(session, owned(session, session_id, owner)))
+            for turn in turns[:leaving_turns]:
+                turn.left_context = True
+            for turn in turns[leaving_turns : leaving_turns + 1]:
+                turn.prompt_tokens = tuple(render(turn, True))
+
+    def rewrite(
+        self,
+        session_id: str,
+        owner: str,
+        opening: Context,
+        render: Render,
+        render_answer: Callable[[Turn], Ids],
+    ) -> None:
+        """Render a conversation's tokens again, for another model than wrote them."""
+        with self._database.session() as session:
+            conversation = owned(session, session_id, owner)
+            conversation.model = opening.model
+            conversation.static_tokens = opening.static_tokens
+            turns = in_context(chain(session, conversation))
+            for turn in turns:
+                turn.prompt_tokens = tuple(render(turn, turn is turns[0]))
+                turn.answer_tokens = tuple(render_answer(turn))
+
+    def forget_document(self, document_id: str, owner: str, render: Render) -> set[str]:
+        """Take a removed document out of the owner's conversations; returns those it was in.
+
+        What was cited stays, marked as removed. What was only found goes, and the user messages
+        that held its passages are rendered again without them. A turn that is being answered
+        keeps its rows until it is finished: its citations are still to come.
+        """
+        touched = set()
+        with self._database.session() as session:
+            turns = session.scalars(
+                select(Turn)
+                .join(Conversation, Turn.session_id == Conversation.id)
+                .where(Conversation.owner == owner)
+                .where(
+                    Turn.passages.any(
+                        (TurnPassage.document_id == document_id) & ~TurnPassage.removed
+                    )
+                )
+                .options(selectinload(Turn.passages))
+            ).all()
+            for turn in turns:
+                touched.add(turn.session_id)
+                was_read = False
+                for row in turn.passages:
+                    if row.document_id == document_id:
+                        was_read |= row.in_prompt
+                        row.removed, row.in_prompt = True, False
+                if turn.state != "pending":
+                    drop_removed(turn)
+                if was_read and turn.prompt_tokens:
+                    first = in_context(chain(session, turn.conversation))[:1] == [turn]
+                    turn.prompt_tokens = tuple(render(turn, first))
+        return touched

@@ -1,0 +1,202 @@
+"""Conversations: ask, stop, list, rename, delete. What the page and the command line call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from dataclasses import replace
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from chat.context import Context, ContextStore
+from chat.engine_sessions import EngineSessions
+from chat.errors import LibraryEmpty, QuestionEmpty, TurnRunning
+from chat.events import Event
+from chat.options import AskOptions
+from chat.prompt import SYSTEM_PROMPT, fit, render
+from chat.services import Services
+from chat.store import ConversationStore, new_id
+from chat.turn import RunningTurn
+from chat.views import SessionView, TurnView
+
+if TYPE_CHECKING:
+    from engine import Engine
+    from retrieval.database import Database
+    from retrieval.library import Library
+
+INTERRUPTED = "Pageturn ended while this answer was being written."
+
+
+class Conversations:
+    """The conversations of all owners; thread-safe. One turn at a time runs in each.
+
+    Making it computes the static prompt, of which every conversation is a fork. Whoever may see a
+    conversation is decided here: another owner's id raises SessionNotFound, like an unknown one.
+    """
+
+    def __init__(self, database: Database, library: Library, engine: Engine) -> None:
+        engine.set_system(SYSTEM_PROMPT)
+        self._services = Services(
+            database=database,
+            library=library,
+            engine=engine,
+            store=ConversationStore(database),
+            contexts=ContextStore(database),
+            sessions=EngineSessions(engine),
+        )
+        self._lock = Lock()
+        self._running: dict[str, RunningTurn | None] = {}
+        library.on_removed.append(self._forget_document)
+
+    def recover(self) -> int:
+        """Mark the turns that a kill left pending; called at start. Returns how many there were."""
+        return self._services.store.recover(self._services.engine.format.end, INTERRUPTED)
+
+    # Asking
+
+    def ask(
+        self,
+        question: str,
+        *,
+        session_id: str | None = None,
+        owner: str = "local",
+        options: AskOptions | None = None,
+    ) -> Generator[Event, None, None]:
+        """Save the question, and answer it while the generator is read.
+
+        Without a ``session_id`` a conversation begins. The turn is saved, as pending, when this
+        returns; closing the generator, read or unread, stops the turn and saves what there is.
+        What goes wrong later ends in a Finished whose turn says so.
+
+        Raises, with nothing saved: QuestionEmpty, QuestionTooLong, LibraryEmpty, SessionNotFound,
+        TurnRunning.
+        """
+        asked_at_s = time.perf_counter()
+        question = question.strip()
+        if not question:
+            raise QuestionEmpty
+        if self._services.library.is_empty(owner):
+            raise LibraryEmpty
+        options = options or AskOptions()
+        opening = None if session_id else self._services.opening
+        session_id = session_id or new_id()
+        self._claim(session_id)
+        try:
+            context = opening or self._context(session_id, owner)
+            self._check_length(question, context, options)
+            turn_id = self._services.store.begin(session_id, owner, question, opening)
+        except BaseException:
+            self._release(session_id)
+            raise
+        turn = RunningTurn(
+            self._services,
+            session_id,
+            turn_id,
+            owner,
+            question,
+            context,
+            options,
+            asked_at_s,
+            self._ended,
+        )
+        with self._lock:
+            self._running[session_id] = turn
+        events = turn.events()
+        next(events)
+        return events
+
+    def stop(self, session_id: str, owner: str = "local") -> bool:
+        """Stop the conversation's running turn; False if none is running."""
+        self._services.store.require(session_id, owner)
+        with self._lock:
+            turn = self._running.get(session_id)
+        if turn is None:
+            return False
+        turn.stop()
+        return True
+
+    # Looking after them
+
+    def sessions(self, owner: str = "local") -> list[SessionView]:
+        """The owner's conversations, the one used last first."""
+        with self._lock:
+            running = set(self._running)
+        return [
+            replace(view, running=view.session in running)
+            for view in self._services.store.sessions(owner)
+        ]
+
+    def turns(self, session_id: str, owner: str = "local") -> list[TurnView]:
+        """The conversation from its first turn to its newest."""
+        return self._services.store.turns(session_id, owner)
+
+    def rename(self, session_id: str, title: str, owner: str = "local") -> None:
+        self._services.store.rename(session_id, owner, title)
+
+    def delete(self, session_id: str, owner: str = "local") -> None:
+        """Remove a conversation from the database and its KV from the pool; stops it first."""
+        self._services.store.delete(session_id, owner)
+        self._drop_kv(session_id, stop=True)
+
+    # Inside
+
+    def _context(self, session_id: str, owner: str) -> Context:
+        """What the next turn builds on, rendered again if another model wrote it."""
+        services = self._services
+        context = services.contexts.load(session_id, owner)
+        if context.model == services.engine.model_name:
+            return context
+        services.contexts.rewrite(
+            session_id,
+            owner,
+            services.opening,
+            services.user_message,
+            services.assistant_message,
+        )
+        return services.contexts.load(session_id, owner)
+
+    def _check_length(self, question: str, context: Context, options: AskOptions) -> None:
+        """Raises QuestionTooLong if the question does not fit even without passages and history."""
+        engine = self._services.engine
+        fit(
+            lambda _, first: engine.format.user(render((), question), first),
+            passages=0,
+            static_tokens=len(context.static_tokens),
+            turn_tokens=(),
+            context_tokens=engine.context_tokens,
+            max_answer_tokens=options.max_tokens,
+        )
+
+    def _claim(self, session_id: str) -> None:
+        with self._lock:
+            if session_id in self._running:
+                raise TurnRunning(session_id)
+            self._running[session_id] = None  # until there is a turn to stop
+
+    def _release(self, session_id: str) -> None:
+        with self._lock:
+            self._running.pop(session_id, None)
+
+    def _ended(self, turn: RunningTurn) -> None:
+        self._release(turn.session_id)
+        if turn.drop_kv:
+            self._services.sessions.close(turn.session_id)
+
+    def _drop_kv(self, session_id: str, *, stop: bool = False) -> None:
+        """Give a conversation's KV back: now, or as soon as its running turn has ended."""
+        with self._lock:
+            turn = self._running.get(session_id)
+            if turn is not None:
+                turn.drop_kv = True
+        if turn is None:
+            self._services.sessions.close(session_id)
+        elif stop:
+            turn.stop()
+
+    def _forget_document(self, document_id: str, owner: str) -> None:
+        with self._lock:
+            running = [turn for turn in self._running.values() if turn and turn.owner == owner]
+        for turn in running:
+            turn.removed_documents.add(document_id)
+        for session_id in self._services.forget_document(document_id, owner):
+            self._drop_kv(session_id)

@@ -1,0 +1,118 @@
+"""Rows of the conversation tables: finding them, and reading them as values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session, selectinload
+
+from chat.citations import Support
+from chat.errors import SessionNotFound
+from chat.stats import TurnStats
+from chat.tables import Conversation, Turn, TurnPassage
+from chat.views import CitationView, TurnView
+
+
+def owned(session: Session, session_id: str, owner: str) -> Conversation:
+    """The owner's conversation. Raises SessionNotFound, for another owner's too."""
+    conversation = session.get(Conversation, session_id)
+    if conversation is None or conversation.owner != owner:
+        raise SessionNotFound(session_id)
+    return conversation
+
+
+def chain(session: Session, conversation: Conversation) -> list[Turn]:
+    """The turns from the root to the conversation's head."""
+    query = select(Turn).where(Turn.session_id == conversation.id)
+    turns = {turn.id: turn for turn in session.scalars(query.options(selectinload(Turn.passages)))}
+    upwards = []
+    at = conversation.head_turn_id
+    while at is not None:
+        upwards.append(turns[at])
+        at = turns[at].parent_id
+    return upwards[::-1]
+
+
+def in_context(turns: Sequence[Turn]) -> list[Turn]:
+    """Those of a chain's turns that the model still reads."""
+    return [
+        turn
+        for turn in turns
+        if turn.answer_tokens and not turn.left_context and turn.state != "pending"
+    ]
+
+
+def drop_removed(turn: Turn) -> None:
+    """Forget passages of removed documents, unless the answer cites them."""
+    turn.passages = [row for row in turn.passages if row.marker is not None or not row.removed]
+
+
+def passages_read(turn: Turn) -> list[TurnPassage]:
+    """The passages that the turn's user message holds, best first."""
+    by_rank = {row.rank: row for row in turn.passages if row.in_prompt}
+    return [by_rank[rank] for rank in sorted(by_rank)]
+
+
+def attach(turn: Turn, supports: Sequence[Support]) -> None:
+    """Note on a turn's passages which words of them support its answer."""
+    by_rank = {row.rank: row for row in turn.passages}
+    for support in supports:
+        row = by_rank[support.rank]
+        if row.marker is not None:  # a second sentence rests on this passage: one more row
+            row = _copy(row)
+            turn.passages.append(row)
+        row.marker = support.marker
+        row.support_start, row.support_end = support.start, support.end
+
+
+def turn_view(turn: Turn) -> TurnView:
+    rows = sorted(turn.passages, key=lambda row: (row.rank, row.id))
+    cited = sorted(
+        (row for row in rows if row.marker is not None),
+        key=lambda row: (row.marker or 0, row.support_start or 0),
+    )
+    return TurnView(
+        session=turn.session_id,
+        turn=turn.id,
+        question=turn.question,
+        answer=turn.answer,
+        state=turn.state,
+        created_at=turn.created_at,
+        finish_reason=turn.finish_reason,
+        error=turn.error,
+        citations=tuple(_citation_view(row) for row in cited),
+        retrieved=tuple(_citation_view(row) for row in rows if row.marker is None),
+        stats=TurnStats.from_json(turn.stats) if turn.stats else None,
+        notes=tuple(turn.notes),
+    )
+
+
+def _citation_view(row: TurnPassage) -> CitationView:
+    return CitationView(
+        document=row.document_id,
+        title=row.title,
+        page=row.page,
+        char_start=row.char_start,
+        char_end=row.char_end,
+        text=row.text,
+        marker=None if row.marker is None else f"[{row.marker}]",
+        support_start=row.support_start,
+        support_end=row.support_end,
+        removed=row.removed,
+    )
+
+
+def _copy(row: TurnPassage) -> TurnPassage:
+    return TurnPassage(
+        rank=row.rank,
+        document_id=row.document_id,
+        title=row.title,
+        page=row.page,
+        char_start=row.char_start,
+        char_end=row.char_end,
+        heading=row.heading,
+        text=row.text,
+        in_prompt=row.in_prompt,
+        removed=row.removed,
+    )

@@ -1,0 +1,230 @@
+"""The conversations in the database: how a turn is begun, kept and finished there.
+
+Every method is one transaction. Ownership is checked here: another owner's id is "not found".
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import selectinload
+
+from chat.citations import Support
+from chat.context import Context
+from chat.migrations import migrate as migrate
+from chat.rows import attach, chain, drop_removed, owned, turn_view
+from chat.stats import TurnStats
+from chat.tables import Conversation, Turn, TurnPassage
+from chat.views import SessionView, TurnState, TurnView
+from retrieval.database import Database
+from retrieval.views import Found
+
+TITLE_CHARS = 60
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a turn ended: everything that is saved with it in one transaction."""
+
+    state: TurnState
+    answer: str
+    finish_reason: str
+    answer_tokens: Sequence[int] = ()
+    supports: Sequence[Support] = ()
+    stats: TurnStats | None = None
+    error: str | None = None
+    notes: Sequence[str] = ()
+
+
+class ConversationStore:
+    """Conversations, turns and citations of all owners; thread-safe."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # A turn's life
+
+    def begin(
+        self, session_id: str, owner: str, question: str, opening: Context | None = None
+    ) -> str:
+        """Save a question as the conversation's newest turn, pending; returns the turn's id.
+
+        With an ``opening``, the conversation itself begins with this turn.
+        """
+        turn_id = new_id()
+        with self._database.session() as session:
+            if opening is not None:
+                session.add(
+                    Conversation(
+                        id=session_id,
+                        owner=owner,
+                        title=_title(question),
+                        model=opening.model,
+                        static_tokens=opening.static_tokens,
+                        created_at=_now(),
+                    )
+                )
+                session.flush()
+            conversation = owned(session, session_id, owner)
+            session.add(
+                Turn(
+                    id=turn_id,
+                    session_id=session_id,
+                    parent_id=conversation.head_turn_id,
+                    question=question,
+                    created_at=_now(),
+                )
+            )
+            conversation.head_turn_id = turn_id
+            conversation.updated_at = _now()
+        return turn_id
+
+    def save_found(self, turn_id: str, found: Iterable[Found], notes: Sequence[str]) -> None:
+        """Save what search brought, none of it read by the model yet."""
+        with self._database.session() as session:
+            turn = session.get(Turn, turn_id)
+            if turn is None:
+                return
+            turn.notes = [*notes]
+            turn.passages = [
+                TurnPassage(
+                    rank=rank,
+                    document_id=passage.document_id,
+                    title=passage.title,
+                    page=passage.page,
+                    char_start=passage.char_start,
+                    char_end=passage.char_end,
+                    heading=passage.heading,
+                    text=passage.text,
+                    in_prompt=False,
+                )
+                for rank, passage in enumerate(found)
+            ]
+
+    def save_prompt(
+        self, turn_id: str, passages: int, tokens: Sequence[int], notes: Sequence[str]
+    ) -> None:
+        """Save what the model is about to read: a user message with the best ``passages``."""
+        with self._database.session() as session:
+            turn = session.get(Turn, turn_id, options=[selectinload(Turn.passages)])
+            if turn is None:
+                return
+            turn.prompt_tokens = tuple(tokens)
+            turn.notes = [*notes]
+            for row in turn.passages:
+                row.in_prompt = row.rank < passages and not row.removed
+
+    def checkpoint(self, turn_id: str, answer: str, answer_tokens: Sequence[int]) -> None:
+        """Save the answer as far as it has come, so that a kill loses next to nothing."""
+        with self._database.session() as session:
+            session.execute(
+                update(Turn)
+                .where(Turn.id == turn_id)
+                .values(answer=answer, answer_tokens=tuple(answer_tokens))
+            )
+
+    def finish(self, turn_id: str, outcome: Outcome) -> TurnView | None:
+        """Save text, tokens, citations and stats together; None if the turn was deleted."""
+        with self._database.session() as session:
+            turn = session.get(Turn, turn_id, options=[selectinload(Turn.passages)])
+            if turn is None:
+                return None
+            turn.state = outcome.state
+            turn.answer = outcome.answer
+            turn.finish_reason = outcome.finish_reason
+            turn.error = outcome.error
+            turn.answer_tokens = tuple(outcome.answer_tokens)
+            turn.stats = outcome.stats.to_json() if outcome.stats else None
+            turn.notes = [*outcome.notes]
+            turn.finished_at = _now()
+            attach(turn, outcome.supports)
+            drop_removed(turn)
+            session.execute(
+                update(Conversation)
+                .where(Conversation.id == turn.session_id)
+                .values(updated_at=_now())
+            )
+            session.flush()
+            session.refresh(turn, ["passages"])
+            return turn_view(turn)
+
+    def recover(self, end: Callable[[Sequence[int]], list[int]], note: str) -> int:
+        """Mark turns that a kill left pending as interrupted; returns how many there were.
+
+        ``end(answer_tokens)`` gives the tokens that close an assistant turn after them.
+        """
+        with self._database.session() as session:
+            pending = session.scalars(select(Turn).where(Turn.state == "pending")).all()
+            for turn in pending:
+                turn.state = turn.finish_reason = "interrupted"
+                turn.finished_at = _now()
+                turn.notes = [*turn.notes, note]
+                drop_removed(turn)
+                if turn.answer_tokens:
+                    turn.answer_tokens += tuple(end(turn.answer_tokens))
+            return len(pending)
+
+    # Conversations
+
+    def sessions(self, owner: str) -> list[SessionView]:
+        """The owner's conversations, the one used last first."""
+        turns = (
+            select(func.count(Turn.id))
+            .where(Turn.session_id == Conversation.id)
+            .correlate(Conversation)
+            .scalar_subquery()
+        )
+        query = (
+            select(Conversation, turns)
+            .where(Conversation.owner == owner)
+            .order_by(Conversation.updated_at.desc(), Conversation.id)
+        )
+        with self._database.reading() as session:
+            return [
+                SessionView(
+                    session=conversation.id,
+                    title=conversation.title,
+                    model=conversation.model,
+                    turns=count,
+                    created_at=conversation.created_at,
+                    updated_at=conversation.updated_at,
+                )
+                for conversation, count in session.execute(query)
+            ]
+
+    def turns(self, session_id: str, owner: str) -> list[TurnView]:
+        """The conversation from its first turn to its newest. Raises SessionNotFound."""
+        with self._database.reading() as session:
+            conversation = owned(session, session_id, owner)
+            return [turn_view(turn) for turn in chain(session, conversation)]
+
+    def require(self, session_id: str, owner: str) -> None:
+        """Raises SessionNotFound unless the owner has this conversation."""
+        with self._database.reading() as session:
+            owned(session, session_id, owner)
+
+    def rename(self, session_id: str, owner: str, title: str) -> None:
+        with self._database.session() as session:
+            owned(session, session_id, owner).title = _title(title)
+
+    def delete(self, session_id: str, owner: str) -> None:
+        with self._database.session() as session:
+            session.delete(owned(session, session_id, owner))
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _title(text: str) -> str:
+    """One line of at most TITLE_CHARS characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1].rstrip() + "…"

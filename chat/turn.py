@@ -1,0 +1,249 @@
+"""One turn, from the question that is saved to the answer that is saved.
+
+    saved as pending -> search -> what the model reads is saved -> generation -> saved as finished
+                           |                                                          ^
+                           +---- nothing relevant: says so, without the model --------+
+
+Whatever ends the turn early (Stop, a closed generator, an error) saves what there is, marked so.
+A kill leaves the newest checkpoint, which ``Conversations.recover`` marks at the next start.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from chat.citations import Cited, cite
+from chat.context import Context
+from chat.events import Delta, Event, Finished, Retrieved, Started
+from chat.options import AskOptions
+from chat.prompt import Fit, fit, render
+from chat.relevance import is_relevant, search_text
+from chat.services import Services
+from chat.stats import TurnStats
+from chat.store import Outcome
+from chat.views import TurnState, TurnView
+from engine.errors import EngineError
+from retrieval.errors import RetrievalError
+
+if TYPE_CHECKING:
+    from engine import Generation, GenerationResult
+    from retrieval.views import Found
+
+CHECKPOINT_S = 0.5
+NOT_FOUND = "The documents do not hold an answer to this question."
+NOT_READY = "The documents are still being read. Ask again in a moment."
+
+
+@dataclass
+class RunningTurn:
+    """A turn on its way. ``events`` runs in the asker's thread; ``stop`` may come from any.
+
+    ``asked_at_s`` is the ``time.perf_counter()`` of the question. ``on_end`` is called once, when
+    the turn is saved and before the last event, so that the next question may follow on that.
+    """
+
+    services: Services
+    session_id: str
+    turn_id: str
+    owner: str
+    question: str
+    context: Context
+    options: AskOptions
+    asked_at_s: float
+    on_end: Callable[[RunningTurn], None]
+
+    stopping: bool = False
+    # Documents removed, or the whole conversation deleted, while the turn was on its way.
+    removed_documents: set[str] = field(default_factory=set)
+    drop_kv: bool = False
+
+    _generation: Generation | None = None
+    _found: tuple[Found, ...] = ()
+    _text: str = ""
+    _answer_tokens: Sequence[int] = ()
+    _retrieve_s: float = 0.0
+    _ttft_s: float = 0.0
+    _notes: list[str] = field(default_factory=list)
+    _ended: bool = False
+
+    def stop(self) -> None:
+        """End the turn within one step of the engine, from any thread."""
+        self.stopping = True
+        if self._generation is not None:
+            self._generation.cancel()
+
+    def events(self) -> Generator[Event, None, None]:
+        """Answer the question. Closing the generator stops the turn and saves it."""
+        started = Started(self.session_id, self.turn_id)
+        try:
+            yield started  # taken by ask(): closing a generator that nobody reads comes by here too
+            yield started
+            yield from self._answer()
+            view = self._end("done")
+        except GeneratorExit:
+            self._end("stopped")
+            raise
+        except (EngineError, RetrievalError) as error:
+            view = self._end("error", str(error))
+        except BaseException as error:
+            self._end("error", f"Something went wrong inside Pageturn: {error!r}")
+            raise
+        if view is not None:
+            yield Finished(view)
+
+    # The way of a turn
+
+    def _answer(self) -> Generator[Event, None, None]:
+        ready, total = self.services.documents_ready(self.owner)
+        if ready < total:
+            self._notes.append(f"{ready} of {total} documents are ready; only they were searched.")
+        self._search()
+        yield Retrieved(self._found, self._retrieve_s)
+        if self.stopping:
+            return
+        if not ready and total:
+            yield from self._say(NOT_READY)
+        elif not is_relevant(
+            self.question,
+            self.context.last_question,
+            self._found,
+            self.services.cosines(self.question, self._found),
+        ):
+            yield from self._say(NOT_FOUND)
+        else:
+            yield from self._generate(self._prepare())
+
+    def _search(self) -> None:
+        result = self.services.library.search(
+            search_text(self.question, self.context.last_question),
+            owner=self.owner,
+            limit=self.options.passages,
+            documents=self.options.documents,
+        )
+        self._found = tuple(
+            passage
+            for passage in result.passages
+            if passage.document_id not in self.removed_documents
+        )
+        self._retrieve_s = result.seconds
+        self.services.store.save_found(self.turn_id, self._found, self._notes)
+        # A document that was removed between the search and the saving was not in the rows yet.
+        for document_id in tuple(self.removed_documents):
+            self.services.forget_document(document_id, self.owner)
+
+    def _prepare(self) -> Fit:
+        """Choose what the model reads, and save that before it does."""
+        services, engine = self.services, self.services.engine
+        prompt = fit(
+            lambda count, first: engine.format.user(
+                render(self._found[:count], self.question), first
+            ),
+            passages=len(self._found),
+            static_tokens=len(self.context.static_tokens),
+            turn_tokens=[len(turn.tokens) for turn in self.context.turns],
+            context_tokens=engine.context_tokens,
+            max_answer_tokens=self.options.max_tokens,
+        )
+        if prompt.leaving_turns:
+            services.contexts.trim(
+                self.session_id, self.owner, prompt.leaving_turns, services.user_message
+            )
+            self.context = services.contexts.load(self.session_id, self.owner)
+            self._notes.append(
+                f"The model's context was full: the {prompt.leaving_turns} oldest of the turns "
+                "that it still read have left it. They stay readable here."
+            )
+        if prompt.passages < len(self._found):
+            self._notes.append(
+                f"There was room for {prompt.passages} of the {len(self._found)} passages found."
+            )
+        services.store.save_prompt(self.turn_id, prompt.passages, prompt.tokens, self._notes)
+        return prompt
+
+    def _generate(self, prompt: Fit) -> Generator[Event, None, None]:
+        services = self.services
+        held = self.context.tokens
+        session, missing = services.sessions.resume(self.session_id, self.owner, held)
+        self._generation = services.engine.generate(
+            session,
+            [*missing, *prompt.tokens],
+            self.options.sampling(prompt.max_answer_tokens),
+        )
+        if self.stopping:  # Stop came before there was a generation to cancel
+            self._generation.cancel()
+        answer_start = len(held) + len(prompt.tokens)
+        saved_at_s = time.perf_counter()
+        for piece in self._generation:
+            now_s = time.perf_counter()
+            self._ttft_s = self._ttft_s or now_s - self.asked_at_s
+            self._text += piece
+            self._answer_tokens = session.tokens[answer_start:]
+            yield Delta(piece)
+            if now_s - saved_at_s >= CHECKPOINT_S:
+                services.store.checkpoint(self.turn_id, self._text, self._answer_tokens)
+                saved_at_s = now_s
+
+    def _say(self, sentence: str) -> Generator[Event, None, None]:
+        """Answer with a fixed sentence, without the model."""
+        self._text = sentence
+        yield Delta(sentence)
+
+    # The end of a turn
+
+    def _end(self, state: TurnState, error: str | None = None) -> TurnView | None:
+        """Save the turn, once. None if that was done before, or the conversation is deleted."""
+        if self._ended:
+            return None
+        outcome = self._outcome(state, error)
+        self._ended = True
+        try:
+            return self.services.store.finish(self.turn_id, outcome)
+        finally:
+            self.on_end(self)
+
+    def _outcome(self, state: TurnState, error: str | None) -> Outcome:
+        own_stats = TurnStats(ttft_s=self._ttft_s, retrieve_s=self._retrieve_s)
+        if self._generation is None:
+            if state == "done" and self.stopping:
+                state = "stopped"
+            reason = {"done": "not_found", "stopped": "cancelled"}.get(state, state)
+            return Outcome(state, self._text, reason, (), (), own_stats, error, self._notes)
+        result = self._last_result()
+        if result is None:
+            self.drop_kv = True  # what the session holds is not what is stored
+            tokens = self._closed(self._answer_tokens)
+            return Outcome("error", self._text, "error", tokens, (), own_stats, error, self._notes)
+        if state == "done" and result.finish_reason == "cancelled":
+            state = "stopped"
+        cited = self._cite(result.text) if state != "error" else Cited(result.text, (), ())
+        if state == "done":
+            self._notes.extend(cited.notes)
+        return Outcome(
+            state=state,
+            answer=cited.answer,
+            finish_reason="error" if state == "error" else result.finish_reason,
+            answer_tokens=self._closed(result.tokens),
+            supports=cited.supports,
+            stats=TurnStats.of(result.stats, ttft_s=self._ttft_s, retrieve_s=self._retrieve_s),
+            error=error,
+            notes=self._notes,
+        )
+
+    def _last_result(self) -> GenerationResult | None:
+        """What the engine made, waiting for at most the step it is in; None if it failed."""
+        assert self._generation is not None
+        self._generation.cancel()  # does nothing to a generation that has ended
+        try:
+            return self._generation.result()
+        except EngineError:
+            return None
+
+    def _closed(self, tokens: Sequence[int]) -> Sequence[int]:
+        """An answer's tokens with those that close its turn; none stay none."""
+        return [*tokens, *self.services.engine.format.end(tokens)] if tokens else ()
+
+    def _cite(self, text: str) -> Cited:
+        return cite(text, self.question, self._found)

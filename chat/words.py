@@ -1,0 +1,128 @@
+"""Words and sentences of a text, as far as comparing an answer with its sources needs them.
+
+English endings are cut, runs of Chinese, Japanese and Korean become overlapping pairs, and a
+number is one word, written in one way (``1,024`` and ``1024``, ``0.50`` and ``0.5``).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_WORD = re.compile(
+    rf"(?P<number>\d+(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?)|(?P<cjk>[{_CJK}]+)"
+    rf"|(?P<word>[^\W\d_{_CJK}](?:[^\W_{_CJK}]|['’](?=\w))*)"
+)
+# Particles and question words: they join or ask, and say nothing themselves.
+_CJK_EMPTY = re.compile(
+    "什么|多少|怎么|怎样|如何|为什么|哪些|哪个|请问|有多|可以|一个|这个|那个|いくつ|どう|です|ます"
+    "|[的了是吗呢么吧着过很也都就把被和与或在对从为其它们之而且但并更は が を の に と で か へ も]"
+)
+_STOP_WORDS = frozenset(
+    """a about above after all also am an and any are as at be because been before being below
+    between both but by can could did do does doing down during each either else for from further
+    had has have having he her here hers him his how however i if in into is it its itself just
+    let many may me might more most much must my no nor not of off on one only onto or other our
+    out over own please per same shall she should since so some such than that the their them then
+    there therefore these they this those through thus to too under until up upon us very was we
+    were what when where whether which while who whom whose why will with within without would yes
+    yet you your explain describe tell give list name passage passages question answer according
+    based following mentioned stated""".split()  # noqa: SIM905
+)
+_NUMBER_WORDS = {
+    word: str(value)
+    for value, word in enumerate(
+        "two three four five six seven eight nine ten eleven twelve".split(),  # noqa: SIM905
+        start=2,
+    )
+}
+_ENDINGS = ("ing", "edly", "ed", "ies", "es", "ly", "s", "e", "y")
+
+_SENTENCE_END = re.compile(
+    r"[.!?…]+[\"'”’)\]*_]*(?=\s|$)"  # the end of a sentence in a script with spaces
+    r"|[。！？；][」』”’）]*"
+    r"|\n(?=\s*\n)|\n(?=\s*(?:[-*+•|#>]|\d+[.)])\s?)"  # a paragraph, a list's item, a table's row
+)
+_NO_END = re.compile(
+    r"(?:^|[\s(])(?:e\.g|i\.e|vs|cf|ca|approx|fig|eq|no|vol|dr|mr|mrs|ms|prof|st|[a-z])\.$"
+    r"|(?:^|\n)\s*\d+\.$",  # the number of a list's item
+    re.IGNORECASE,
+)
+
+
+class Span(NamedTuple):
+    """A stretch ``text[start:end]``."""
+
+    start: int
+    end: int
+
+
+def content_words(text: str) -> list[str]:
+    """The words that carry meaning, in order, repeats included."""
+    return list(_words(unicodedata.normalize("NFKC", text)))
+
+
+def is_number(word: str) -> bool:
+    return word[0].isdigit()
+
+
+def sentences(text: str) -> list[Span]:
+    """The sentences of a text, without the white space around them; list items and table rows
+    count as sentences, a hard line break inside a paragraph does not end one."""
+    spans = []
+    start = 0
+    for match in _SENTENCE_END.finditer(text):
+        if match[0].startswith(".") and _NO_END.search(text[start : match.start() + 1]):
+            continue
+        spans.append(Span(start, match.end()))
+        start = match.end()
+    spans.append(Span(start, len(text)))
+    return [span for raw in spans if (span := _trimmed(text, raw)).start < span.end]
+
+
+def _words(text: str) -> Iterator[str]:
+    for match in _WORD.finditer(text):
+        if number := match["number"]:
+            yield _plain_number(number)
+        elif run := match["cjk"]:
+            for part in _CJK_EMPTY.split(run):
+                if len(part) == 1:
+                    yield part
+                yield from (part[i : i + 2] for i in range(len(part) - 1))
+        else:
+            word = match["word"].casefold().replace("’", "'").removesuffix("'s")
+            if word in _NUMBER_WORDS:
+                yield _NUMBER_WORDS[word]
+            elif word not in _STOP_WORDS:
+                yield _stem(word)
+
+
+def _plain_number(number: str) -> str:
+    whole, _, fraction = number.replace(",", "").partition(".")
+    fraction = fraction.rstrip("0")
+    return (whole.lstrip("0") or "0") + (f".{fraction}" if fraction else "")
+
+
+def _stem(word: str) -> str:
+    """Without its English ending, if at least three letters stay: cache, caches, cached."""
+    if not word.isascii():
+        return word
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
+            stem = word.removesuffix(ending)
+            # stopped, stopping: the doubled letter belongs to the ending
+            doubled = ending in ("ing", "ed") and stem[-1] == stem[-2] and stem[-1] not in "lsz"
+            return stem[:-1] if doubled else stem
+    return word
+
+
+def _trimmed(text: str, span: Span) -> Span:
+    start, end = span
+    while start < end and text[start].isspace():
+        start += 1
+    while start < end and text[end - 1].isspace():
+        end -= 1
+    return Span(start, end)

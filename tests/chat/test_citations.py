@@ -1,0 +1,119 @@
+from dataclasses import dataclass
+
+from chat.citations import NOT_SUPPORTED, Cited, cite
+
+
+@dataclass(frozen=True)
+class Passage:
+    text: str
+    title: str = "A document"
+    heading: str = ""
+    char_start: int = 100
+
+
+SIZE = Passage(
+    "The size grows with the text. The KV cache of a 7B model for 1,024 tokens in fp16 takes "
+    "0.50 GiB. At 4,096 tokens it takes 2 GiB."
+)
+PAGES = Passage(
+    "A page holds 16 tokens. Less than 4% of the memory is wasted, while contiguous reservations "
+    "waste 60 to 80%.",
+    char_start=0,
+)
+QUERIES = Passage("Llama 2 70B has 64 query heads and 8 KV heads.", char_start=7)
+CHINESE = Passage("键值缓存保存每个词元的键和值。缓存的大小随上下文长度线性增长。", char_start=3)
+ALL = (SIZE, PAGES, QUERIES, CHINESE)
+QUESTION = "How large is the KV cache of a 7B model for 1,024 tokens?"
+
+
+def supporting_words(cited: Cited, passages: tuple[Passage, ...] = ALL) -> list[str]:
+    return [
+        passages[s.rank].text[s.start - passages[s.rank].char_start :][: s.end - s.start]
+        for s in cited.supports
+    ]
+
+
+def test_a_supported_sentence_gets_a_marker_and_the_exact_words() -> None:
+    cited = cite("The KV cache of a 7B model takes 0.50 GiB for 1,024 tokens.", QUESTION, ALL)
+    assert cited.answer == "The KV cache of a 7B model takes 0.50 GiB for 1,024 tokens. [1]"
+    assert supporting_words(cited) == [
+        "The KV cache of a 7B model for 1,024 tokens in fp16 takes 0.50 GiB."
+    ]
+    assert cited.notes == ()
+
+
+def test_a_wrong_number_is_not_supported() -> None:
+    cited = cite("The KV cache of a 7B model takes 1.6 GB for 1,024 tokens.", QUESTION, ALL)
+    assert cited.supports == ()
+    assert cited.answer == "The KV cache of a 7B model takes 1.6 GB for 1,024 tokens."
+    assert cited.notes == (NOT_SUPPORTED,)
+
+
+def test_a_number_taken_over_from_the_question_must_be_in_the_passage() -> None:
+    wrong = cite("Yes, a page holds 32 tokens.", "Does a page hold 32 tokens?", ALL)
+    right = cite("Yes, a page holds 16 tokens.", "Does a page hold 16 tokens?", ALL)
+    assert wrong.supports == ()
+    assert supporting_words(right) == ["A page holds 16 tokens."]
+
+
+def test_repeating_the_question_is_no_support() -> None:
+    cited = cite(
+        "The KV cache of a 7B model for 1,024 tokens is stored by enormous warehouses.",
+        QUESTION,
+        ALL,
+    )
+    assert cited.supports == ()
+
+
+def test_only_the_supported_sentences_get_markers_numbered_by_first_use() -> None:
+    cited = cite(
+        "A page holds 16 tokens. Bananas are yellow and sweet. "
+        "Llama 2 70B has 8 KV heads. Less than 4% of memory is wasted.",
+        "How are pages used?",
+        ALL,
+    )
+    assert cited.answer == (
+        "A page holds 16 tokens. [1] Bananas are yellow and sweet. "
+        "Llama 2 70B has 8 KV heads. [2] Less than 4% of memory is wasted. [1]"
+    )
+    assert [s.marker for s in cited.supports] == [1, 1, 2]
+    assert [s.rank for s in cited.supports] == [1, 1, 2]
+
+
+def test_two_neighbouring_sentences_can_support_one() -> None:
+    passage = Passage("Keys are sensitive to rounding. Values tolerate four bits.")
+    cited = cite(
+        "Keys are sensitive to rounding while values tolerate four bits.", "Why?", (passage,)
+    )
+    assert supporting_words(cited, (passage,)) == [passage.text]
+
+
+def test_chinese_sentences_are_supported_too() -> None:
+    cited = cite("缓存的大小随上下文长度增长。香蕉是黄色水果。", "大小如何变化？", ALL)
+    assert cited.answer == "缓存的大小随上下文长度增长。[1]香蕉是黄色水果。"
+    assert supporting_words(cited) == ["缓存的大小随上下文长度线性增长。"]
+
+
+def test_markers_that_the_model_wrote_are_taken_out() -> None:
+    cited = cite("A page holds 16 tokens [3]. See [2](https://example.org).", "Pages?", ALL)
+    assert cited.answer.startswith("A page holds 16 tokens. [1]")
+    assert "[3]" not in cited.answer
+    assert "[2](https://example.org)" in cited.answer
+
+
+def test_code_is_left_as_it_is() -> None:
+    answer = "A page holds 16 tokens.\n\n```python\npage = pages[1]  # A page holds 16 tokens.\n```"
+    cited = cite(answer, "How many tokens does a page hold?", ALL)
+    assert cited.answer.endswith("```python\npage = pages[1]  # A page holds 16 tokens.\n```")
+    assert cited.answer.startswith("A page holds 16 tokens. [1]")
+
+
+def test_an_answer_in_other_words_is_cited_at_its_end_if_it_agrees() -> None:
+    cited = cite("Roughly 0.5 GiB fp16 memory required", QUESTION, ALL)
+    assert cited.answer == "Roughly 0.5 GiB fp16 memory required [1]"
+    assert "0.50 GiB" in supporting_words(cited)[0]
+
+
+def test_no_passages_and_no_answer_are_no_errors() -> None:
+    assert cite("Something.", "What?", ()).notes == (NOT_SUPPORTED,)
+    assert cite("", "What?", ALL) == Cited("", (), ())
