@@ -13,7 +13,7 @@ from host.workspace import DATABASE_FILE, Workspace
 def for_writing(settings: Settings, say: Callable[[str], None]) -> Iterator[Workspace | Client]:
     """A running server's client, or a workspace on the folder, held until the end.
 
-    `say` gets a message when another command has to be waited for.
+    `say` gets a message when something takes long: another command, the loading of a model.
     Raises DataFolderUnusable and DataFolderBusy.
     """
     with DataFolder(settings.data_dir) as folder:
@@ -23,7 +23,7 @@ def for_writing(settings: Settings, say: Callable[[str], None]) -> Iterator[Work
             with Client(server) as client:
                 yield client
             return
-        workspace = Workspace(settings)
+        workspace = Workspace(settings, say)
         try:
             workspace.migrate()
             yield workspace

@@ -91,8 +91,7 @@ def show_adding(events: Iterable[Event]) -> bool:
                 progress.update(bar, description=_progress(event["document"]))
             else:
                 good = good and event["outcome"] in _OUTCOMES
-                if event["document"] or event["outcome"] != "refused":
-                    progress.advance(bar)
+                progress.advance(bar)
                 print(_file_line(event), flush=True)
     return good
 

@@ -54,7 +54,7 @@ _BASES = (
     ("retrieval.errors", "RetrievalError"),
     ("chat.errors", "ChatError"),
 )
-_SETTING_ERRORS = ("SettingError", "PoolTooSmall")
+_SETTING_ERRORS = ("SettingError", "PoolTooSmall", "BadOption")
 
 
 def explain(error: BaseException) -> Explained | None:

@@ -38,9 +38,10 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
             for name in (settings.model, settings.embedder):
                 resolve(name, settings.models_dir)
             info = folder.publish(settings.host, port)
-            workspace = Workspace(settings)
+            workspace = Workspace(settings, say)
             try:
-                say(f"Loading {settings.model} ...")
+                if settings.host not in _LOOPBACK_HOSTS:
+                    say(f"Whoever can reach {settings.host}:{port} can read these documents.")
                 app = _application(workspace, info.token)
                 say_ready = f"Pageturn is ready at {address(settings.host, port)} (Ctrl-C stops it)"
                 _run(app, listener, lambda: say(say_ready), workspace)
@@ -54,8 +55,7 @@ def _application(workspace: Workspace, token: str) -> "FastAPI":
     environment.prepare(data_dir=settings.data_dir)
     workspace.migrate()
     conversations, library, engine = workspace.conversations, workspace.library, workspace.engine
-    conversations.recover()
-    library.start()
+    workspace.start_indexing()
 
     from fastapi import FastAPI
 

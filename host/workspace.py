@@ -8,7 +8,7 @@ server (`host.client.Client` has the same methods).
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,8 +33,11 @@ Event = dict[str, Any]
 class Workspace:
     """Database, library, engine and conversations of one data folder. Close it after use."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, say: Callable[[str], None] = lambda _: None) -> None:
+        """`say` is told, in a few words each, what takes long while a part is made."""
         self.settings = settings
+        self._say = say
+        self._indexing = False
 
     @cached_property
     def database(self) -> "Database":
@@ -65,14 +68,18 @@ class Workspace:
                 kv_memory=settings.kv_memory,
                 page_size=settings.page_size,
                 max_sessions=settings.max_sessions,
-            )
+            ),
+            on_progress=self._say,
         )
 
     @cached_property
     def conversations(self) -> "Conversations":
         from chat.conversation import Conversations
 
-        return Conversations(self.database, self.library, self.engine)
+        conversations = Conversations(self.database, self.library, self.engine)
+        # The folder is held by this process, so a turn that is still pending was cut off by a kill.
+        conversations.recover()
+        return conversations
 
     def migrate(self) -> None:
         """Bring the tables to this version; the data folder must be held by this process."""
@@ -84,15 +91,27 @@ class Workspace:
         """Raises ModelMissing, before anything is queued for an embedder that cannot come."""
         resolve(self.settings.embedder, self.settings.models_dir)
 
-    def stop_turns(self) -> None:
-        """End every running turn; each saves what it has."""
-        self.conversations.close()
+    def start_indexing(self) -> None:
+        """Index in the background, from where an earlier process left off. Once for a process."""
+        if not self._indexing:
+            self.library.start()
+            self._indexing = True
+
+    def stop_turns(self, wait_s: float = 5.0) -> None:
+        """End every running turn and wait until each has saved what it has."""
+        deadline = time.monotonic() + wait_s
+        while running := [turn.session for turn in self.conversations.sessions() if turn.running]:
+            for session in running:
+                self.conversations.stop(session)
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.05)
 
     def close(self) -> None:
         """Stop turns, indexing and the engine, in this order, as far as they were started."""
         made = self.__dict__  # where cached_property keeps what it made
         if "conversations" in made:
-            self.conversations.close()
+            self.stop_turns()
         if "library" in made:
             self.library.close()
         if "engine" in made:
@@ -108,6 +127,12 @@ class Workspace:
 
     def remove(self, document_id: str) -> Event:
         """Remove a document; returns what it was. Raises DocumentNotFound."""
+        from chat.store import ConversationStore
+
+        if ConversationStore(self.database).sessions(OWNER):
+            # Made here, if not before, for what it does when a document goes: citations are
+            # marked, and turns that read the document are rendered without it.
+            _ = self.conversations
         return self.library.remove(document_id, OWNER).to_json()
 
     def memory(self) -> Event:
@@ -123,40 +148,43 @@ class Workspace:
         document), whose outcome is indexed, duplicate, refused or waiting (it stays queued, and
         `reason` says for what). Indexing goes on when the iterator is closed.
         """
-        self.check_embedder()
-        files: list[Path] = []
-        for path in paths:
-            if path.exists():
-                files += self.library.expand([path])
-            else:
-                yield _settled(path, "refused", "There is no such file or folder.", None)
-        yield {"event": "listed", "files": len(files)}
-        self.library.start()
-        pending: dict[str, Path] = {}
-        for path in files:
-            yield from self._queue(path, pending)
-        while pending:
-            for document_id, path in list(pending.items()):
-                view = self.library.get(document_id, OWNER)
-                if view.settled or view.reason:
-                    del pending[document_id]
-                    yield _outcome(path, view)
-                else:
-                    yield {"event": "progress", "document": view.to_json()}
-            time.sleep(_POLL_S if pending else 0)
-
-    def _queue(self, path: Path, pending: dict[str, Path]) -> Iterator[Event]:
         from retrieval.errors import RetrievalError
 
-        try:
-            view = self.library.add(path, owner=OWNER)
-        except RetrievalError as error:  # one bad file never stops a batch
-            yield _settled(path, "refused", str(error), None)
-            return
-        if view.settled:
-            yield _outcome(path, view)
-        else:
-            pending[view.id] = path
+        self.check_embedder()
+        files = self.library.expand(paths)
+        yield {"event": "listed", "files": len(files)}
+        self.start_indexing()
+        pending: list[tuple[Path, str]] = []
+        for path in files:
+            try:
+                view = self.library.add(path, owner=OWNER)
+            except RetrievalError as error:  # one bad file never stops a batch
+                yield _settled(path, "refused", str(error), None)
+                continue
+            if view.settled or view.duplicate:
+                yield _outcome(path, view)
+            else:
+                pending.append((path, view.id))
+        for path, document_id in pending:  # they are indexed in this order
+            yield from self._follow(path, document_id)
+
+    def _follow(self, path: Path, document_id: str) -> Iterator[Event]:
+        from retrieval.errors import DocumentNotFound, RetrievalError
+
+        while True:
+            try:
+                view = self.library.wait(document_id, _POLL_S)
+            except DocumentNotFound:
+                yield _settled(path, "refused", "It was removed while it was being indexed.", None)
+                return
+            except RetrievalError as error:  # the disk is full, or the embedder is broken
+                view = self.library.get(document_id, OWNER)
+                yield _settled(path, "waiting", str(error), view.to_json())
+                return
+            if view.settled:
+                yield _outcome(path, view)
+                return
+            yield {"event": "progress", "document": view.to_json()}
 
     def ask(
         self, question: str, *, session: str | None = None, options: dict[str, Any] | None = None
@@ -166,13 +194,15 @@ class Workspace:
         Events: `started` (session, turn), `retrieved` (passages, retrieve_s), `delta` (text) and
         `finished` (turn: the object of `ask --json`). `options` are fields of AskOptions.
         """
+        from chat.errors import LibraryEmpty
         from chat.events import Delta, Finished, Retrieved, Started
         from chat.options import AskOptions
 
+        how = AskOptions(**(options or {}))
         self.check_embedder()
-        turn = self.conversations.ask(
-            question, session_id=session, owner=OWNER, options=AskOptions(**(options or {}))
-        )
+        if self.library.is_empty(OWNER):  # said before the model is loaded for nothing
+            raise LibraryEmpty
+        turn = self.conversations.ask(question, session_id=session, owner=OWNER, options=how)
         try:
             for event in turn:
                 match event:
@@ -194,13 +224,8 @@ class Workspace:
 
 
 def _outcome(path: Path, view: "DocumentView") -> Event:
-    if view.duplicate:
-        outcome = "duplicate"
-    elif view.settled:
-        outcome = "indexed" if view.state == "ready" else "refused"
-    else:
-        outcome = "waiting"
-    return _settled(path, outcome, view.reason, view.to_json())
+    outcome = "indexed" if view.state == "ready" else "refused"
+    return _settled(path, "duplicate" if view.duplicate else outcome, view.reason, view.to_json())
 
 
 def _settled(path: Path, outcome: str, reason: str | None, document: Event | None) -> Event:
