@@ -86,10 +86,7 @@ class Actions:
         """The page was opened or reloaded: what is stored is what is shown."""
         tab = self._tab(request)
         tab.shown.clear()
-        try:
-            return self._screen(session_id or "", request, tab)
-        except SessionNotFound:
-            return self._screen("", request, tab)
+        return self._screen_if_there(session_id or "", request, tab)
 
     @said
     def open(self, event: gr.EventData, request: gr.Request) -> Screen:
@@ -156,27 +153,26 @@ class Actions:
         question, view = tab.take_question(), tab.view
         if not question:
             return
-        events: Iterator[Event] | None = None
-        started = False
         try:
+            before = transcript.messages(self._turns(session_id, request))
             events = self._conversations.ask(
                 question, session_id=session_id or None, owner=_owner(request)
             )
-            before = transcript.messages(self._turns(session_id, request))
+        except Exception as error:  # nothing was saved: the question goes back
+            say(error)
+            tab.streaming = None if tab.streaming == view else tab.streaming
+            tab.refused = question if tab.view == view else ""
+            return
+        try:
             for screen in _stream(events, question, before):
-                started = True
                 if tab.view == view:
                     yield screen
         except Exception as error:
             say(error)
-            if not started and tab.view == view:
-                tab.refused = question
         finally:
+            events.close()
             if tab.streaming == view:
                 tab.streaming = None
-            close = getattr(events, "close", None)
-            if close:
-                close()
 
     @said
     def finish(self, session_id: str, request: gr.Request) -> Screen:
@@ -184,8 +180,8 @@ class Actions:
         tab = self._tab(request)
         text, tab.refused = tab.refused, ""
         tab.shown.pop("busy", None)
-        screen = self._screen(session_id, request, tab, text=text or None)
-        return screen._replace(session=KEEP, sources=KEEP)
+        screen = self._screen_if_there(session_id, request, tab)._replace(sources=KEEP)
+        return screen._replace(composer=composer(busy=False, text=text)) if text else screen
 
     @said
     def stop(self, session_id: str, request: gr.Request) -> Screen:
@@ -265,9 +261,14 @@ class Actions:
 
     # Parts ---------------------------------------------------------------------------------
 
-    def _screen(
-        self, session_id: str, request: gr.Request, tab: Tab, text: str | None = None
-    ) -> Screen:
+    def _screen_if_there(self, session_id: str, request: gr.Request, tab: Tab) -> Screen:
+        """The conversation, or an empty one where it was deleted meanwhile."""
+        try:
+            return self._screen(session_id, request, tab)
+        except SessionNotFound:
+            return self._screen("", request, tab)
+
+    def _screen(self, session_id: str, request: gr.Request, tab: Tab) -> Screen:
         """The whole page for a conversation ("": an empty one). Raises SessionNotFound."""
         turns = self._turns(session_id, request)
         sessions = self._sessions(request)
@@ -279,7 +280,7 @@ class Actions:
             transcript=transcript.messages(turns),
             sources=sources(turns[-1] if turns else None),
             history=self._history(session_id, tab, sessions),
-            composer=composer(busy=busy, text=text),
+            composer=composer(busy=busy),
         )
 
     def _library_screen(self, request: gr.Request, tab: Tab) -> Screen:

@@ -84,4 +84,5 @@ def _state(document: DocumentView) -> str:
             f'<span class="pt-meta pt-working">{stage} · {done:,} of {total:,} passages</span>'
             f'<progress max="{total}" value="{done}"></progress>'
         )
-    return f'<span class="pt-meta pt-working">{stage}…</span><progress></progress>'
+    bar = "<progress></progress>" if document.state != "queued" else ""
+    return f'<span class="pt-meta pt-working">{stage}…</span>{bar}'

@@ -1,0 +1,38 @@
+"""Numbers read well and are not rounded into something else."""
+
+import pytest
+
+from chat.ui import figures
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (0, "0 B"),
+        (512, "512 B"),
+        (1_000, "1.0 kB"),
+        (23_400, "23 kB"),
+        (999_600, "1.0 MB"),
+        (27_000_000, "27 MB"),
+        (1_449_000_000, "1.4 GB"),
+        (80_000_000_000, "80 GB"),
+    ],
+)
+def test_sizes(size_bytes: int, text: str) -> None:
+    assert figures.size(size_bytes) == text
+
+
+@pytest.mark.parametrize(("time_s", "text"), [(0.312, "0.31 s"), (4.25, "4.2 s"), (75.2, "75 s")])
+def test_times(time_s: float, text: str) -> None:
+    assert figures.seconds(time_s) == text
+
+
+@pytest.mark.parametrize(("per_second", "text"), [(92.4, "92"), (8.25, "8.2")])
+def test_rates(per_second: float, text: str) -> None:
+    assert figures.rate(per_second) == text
+
+
+def test_counts_agree_with_their_noun() -> None:
+    assert figures.count(1, "page") == "1 page"
+    assert figures.count(1204, "passage") == "1,204 passages"
+    assert figures.count(2, "copy", "copies") == "2 copies"

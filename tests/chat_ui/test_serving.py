@@ -1,0 +1,35 @@
+"""How the page is served."""
+
+import re
+
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from chat.ui.serving import OwnServerOnly, launch_options, theme
+
+
+def test_every_answer_tells_the_browser_to_load_from_here_only() -> None:
+    app = FastAPI()
+    app.add_middleware(OwnServerOnly)
+
+    @app.get("/")
+    def page() -> str:
+        return "x"
+
+    policy = TestClient(app).get("/").headers["content-security-policy"]
+    assert "default-src 'self'" in policy
+    assert not re.search(r"https?:|\*", policy)
+
+
+def test_the_looks_need_no_other_host() -> None:
+    options = launch_options()
+    assert not re.search(r"https?://|@import|url\(", options["head"])
+    assert theme()._stylesheets == []
+    assert "http" not in theme()._get_theme_css().replace("http://www.w3.org", "")
+
+
+def test_nothing_is_recorded_and_nothing_monitored() -> None:
+    options = launch_options()
+    assert options["run_history"] is False
+    assert options["enable_monitoring"] is False
+    assert options["footer_links"] == []

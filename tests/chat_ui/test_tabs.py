@@ -1,0 +1,43 @@
+"""What the server remembers of each tab."""
+
+from chat.ui.tabs import Tab, Tabs
+
+
+def test_only_news_is_news() -> None:
+    tab = Tab()
+    assert tab.is_news("memory", "a")
+    assert not tab.is_news("memory", "a")
+    assert tab.is_news("memory", "b")
+    assert tab.is_news("version", None), "nothing is not the same as never shown"
+
+
+def test_an_answer_streams_into_the_view_that_asked_and_into_no_other() -> None:
+    tab = Tab()
+    tab.streaming = tab.view
+    assert tab.is_streaming
+    tab.turn_to_another()
+    assert not tab.is_streaming
+
+
+def test_a_question_is_taken_once() -> None:
+    tab = Tab(question="How?")
+    assert tab.take_question() == "How?"
+    assert tab.take_question() == ""
+
+
+def test_tabs_are_apart_and_forgotten_when_closed() -> None:
+    tabs = Tabs()
+    tabs.of("a").question = "x"
+    assert tabs.of("b").question == ""
+    assert tabs.of("a").question == "x"
+    tabs.forget("a")
+    assert tabs.of("a").question == ""
+
+
+def test_tabs_that_never_said_goodbye_do_not_pile_up() -> None:
+    tabs = Tabs()
+    tabs.of("first").question = "x"
+    for number in range(1500):
+        tabs.of(str(number))
+    assert len(tabs) == 1000
+    assert tabs.of("first").question == ""
