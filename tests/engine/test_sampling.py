@@ -1,0 +1,79 @@
+"""From logits to a token."""
+
+import math
+
+import pytest
+import torch
+
+from engine import Sampling
+from engine.errors import SettingError
+from engine.sampling import Sampler
+
+LOGITS = torch.tensor([1.0, 3.0, 2.0, -1.0, 2.9])
+
+
+def _drawn(sampling: Sampling, logits: torch.Tensor = LOGITS, times: int = 300) -> set[int]:
+    sampler = Sampler(sampling)
+    return {sampler.choose(logits, []) for _ in range(times)}
+
+
+def test_temperature_zero_takes_the_likeliest() -> None:
+    assert _drawn(Sampling(temperature=0.0, top_k=3)) == {1}
+
+
+def test_top_k_keeps_the_k_likeliest() -> None:
+    assert _drawn(Sampling(temperature=2.0, top_k=2, seed=1)) == {1, 4}
+
+
+def test_top_p_keeps_the_smallest_set_with_that_probability() -> None:
+    probabilities = torch.softmax(LOGITS, -1)
+    two = float(probabilities[1] + probabilities[4])
+    assert _drawn(Sampling(temperature=1.0, top_p=two - 0.01, seed=2)) == {1, 4}
+    assert _drawn(Sampling(temperature=1.0, top_p=two + 0.01, seed=2)) == {1, 2, 4}
+    assert _drawn(Sampling(temperature=1.0, top_p=1e-9, seed=2)) == {1}
+
+
+def test_min_p_drops_what_is_far_below_the_likeliest() -> None:
+    share = math.exp(-1.0)  # token 2 has this share of token 1's probability
+    assert _drawn(Sampling(temperature=1.0, min_p=share - 0.01, seed=3)) == {1, 2, 4}
+    assert _drawn(Sampling(temperature=1.0, min_p=share + 0.01, seed=3)) == {1, 4}
+
+
+def test_frequencies_follow_the_probabilities() -> None:
+    sampler = Sampler(Sampling(temperature=1.0, seed=4))
+    draws = torch.tensor([sampler.choose(LOGITS, []) for _ in range(4000)])
+    seen = torch.bincount(draws, minlength=5) / 4000
+    assert torch.allclose(seen, torch.softmax(LOGITS, -1), atol=0.03)
+
+
+def test_repetition_penalty_weakens_tokens_of_the_answer() -> None:
+    sampler = Sampler(Sampling(repetition_penalty=2.0))
+    assert sampler.choose(LOGITS, []) == 1
+    assert sampler.choose(LOGITS, [1]) == 4
+    negative = torch.tensor([-1.0, -1.5])
+    assert sampler.choose(negative, [0]) == 1  # a negative logit is pushed down, not up
+
+
+def test_the_same_seed_gives_the_same_tokens() -> None:
+    first, second = (Sampler(Sampling(temperature=1.5, seed=9)) for _ in range(2))
+    assert [first.choose(LOGITS, []) for _ in range(50)] == [
+        second.choose(LOGITS, []) for _ in range(50)
+    ]
+
+
+def test_logits_that_are_not_finite_are_an_error() -> None:
+    with pytest.raises(ValueError, match="not finite"):
+        Sampler(Sampling()).choose(torch.tensor([1.0, float("nan")]), [])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"temperature": -1.0}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.1}, {"min_p": 1.0},
+        {"repetition_penalty": 0.0}, {"seed": -1}, {"max_tokens": -1}, {"stop": ("",)},
+        {"temperature": float("nan")},
+    ],
+)  # fmt: skip
+def test_values_out_of_range_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(SettingError):
+        Sampling(**wrong)  # type: ignore[arg-type]
