@@ -209,17 +209,23 @@ def _newest_revision() -> str | None:
 
 
 def _index(settings: "Settings") -> Check:
+    from host.datafolder import DataFolder
     from host.workspace import DATABASE_FILE, Workspace
+    from retrieval.errors import EmbedderUnavailable
 
     if not (settings.data_dir / DATABASE_FILE).exists():
         return Check("index", True, "none yet")
+    if DataFolder(settings.data_dir).server():
+        return Check("index", True, "in the memory of the server, which checked it at its start")
     workspace = Workspace(settings)
     try:
         found = workspace.library.check()
+    except EmbedderUnavailable as error:
+        return Check("index", False, f"not checked: {error}", _FETCH)
     finally:
         workspace.close()
     counts = f"{found.documents} documents, {found.passages} passages"
     if found.ok:
         return Check("index", True, counts)
-    mend = "python app.py  (it rebuilds what is derived)"
+    mend = "python app.py  (it builds again what is derived)"
     return Check("index", False, f"{counts}: {' '.join(found.problems)}", mend)

@@ -90,7 +90,10 @@ def fetch_hub(hub_id: str) -> Path:
         # The hub's client raises errors of many libraries (HTTP, DNS, disk); all of them mean
         # that there is no model, and their first line says why.
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise FetchFailed(f"The model {hub_id} could not be fetched: {reason}") from error
+        raise FetchFailed(
+            f"The model {hub_id} could not be fetched ({reason}). "
+            "Check its name and the connection."
+        ) from error
 
 
 def _make_folder(models_dir: Path) -> None:
