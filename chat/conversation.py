@@ -52,6 +52,14 @@ class Conversations:
         """Mark the turns that a kill left pending; called at start. Returns how many there were."""
         return self._services.store.recover(self._services.engine.format.end, INTERRUPTED)
 
+    def close(self) -> None:
+        """Stop what runs, and give all KV back. The stored tokens open every conversation again."""
+        hooks = self._services.library.on_removed
+        if self._forget_document in hooks:
+            hooks.remove(self._forget_document)
+        for session_id in self._services.sessions.ids:
+            self._drop_kv(session_id, stop=True)
+
     # Asking
 
     def ask(

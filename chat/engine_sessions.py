@@ -53,6 +53,8 @@ class EngineSessions:
         if session is not None:
             self._engine.close(session)
 
-    def close_all(self) -> None:
-        for session_id in list(self._open):
-            self.close(session_id)
+    @property
+    def ids(self) -> list[str]:
+        """The conversations that have one."""
+        with self._lock:
+            return list(self._open)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from chat.citations import Source
 from chat.words import content_words
 
-MIN_RELEVANCE = 0.45
+MIN_RELEVANCE = 0.5
 WORDS_WEIGHT = 0.5
 # A question with fewer words of its own ("Why?", "And in 2023?") leans on the one before it.
 OWN_WORDS = 2

@@ -66,6 +66,7 @@ class ConversationStore:
                         model=opening.model,
                         static_tokens=opening.static_tokens,
                         created_at=_now(),
+                        updated_at=_now(),
                     )
                 )
                 session.flush()
