@@ -65,7 +65,10 @@ class Chunker:
         for number, page in enumerate(pages, 1):
             marks = outline.read(page) if outline else _Marks([], [])
             splitter = self._markdown if markdown else self._plain
-            for start, text in splitter.chunk_indices(page):
+            chunks = splitter.chunk_indices(page)
+            for start, text in chunks:
+                if markdown and start != chunks[-1][0] and _is_heading_only(text):
+                    continue  # what follows carries it as its heading
                 for offset, part in self._fit(text):
                     begin = start + offset
                     heading = self._shorten(marks.heading(begin))
@@ -84,6 +87,10 @@ class Chunker:
             return heading
         start = encoding.offsets[-HEADING_TOKENS:][0][0]
         return heading[max(start, len(heading) - MAX_CHARACTERS // 4) :].lstrip(" >|")
+
+
+def _is_heading_only(text: str) -> bool:
+    return not _HEADING.sub("", text).strip()
 
 
 class _Table(NamedTuple):

@@ -89,13 +89,13 @@ class Indexes:
         if lexical != passages:
             problems.append("The word index does not fit the database; rebuild the index.")
         expected = IndexIdentity.of(fingerprint, self._embedder.dim, searchable)
-        if identity is not None and identity != expected:
-            problems.append("The vector index does not fit the database; rebuild the index.")
         if foreign:
             problems.append(
                 f"{foreign} documents were embedded by another model; "
                 "they are indexed again when the app starts."
             )
+        elif identity is not None and identity != expected:
+            problems.append("The vector index does not fit the database; rebuild the index.")
         count = None if identity is None else identity.passages
         return IndexCheck(documents, len(passages), count, len(lexical), tuple(problems))
 

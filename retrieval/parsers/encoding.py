@@ -2,9 +2,10 @@
 
 import re
 import unicodedata
+from contextlib import suppress
 from typing import NamedTuple
 
-from charset_normalizer import from_bytes
+from charset_normalizer import CharsetMatch, from_bytes
 
 from retrieval.errors import Unreadable
 from retrieval.parsers.formats import looks_like
@@ -38,6 +39,12 @@ _BOMS = (
 _MAX_CONTROL_SHARE = 0.05
 _MAX_DAMAGED_SHARE = 0.005
 _CHAOS_TIE = 0.01
+_MAX_STRANGE_SHARE = 0.02
+_SAMPLE = 20_000
+_WORD = re.compile(r"\S+")
+_FOREIGN = re.compile("[\u0370-\u06ff]")
+_LATIN = re.compile("[A-Za-z\u00c0-\u024f]")
+_EVERYDAY = frozenset(" \n,.，。、")
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ufffe\uffff]")
 
 
@@ -96,40 +103,55 @@ def _damaged(data: bytes, encoding: str) -> Decoded:
 
 
 def _without_mark(data: bytes) -> Decoded:
-    """UTF-16 without a byte order mark: the zero bytes of ASCII stand on one side only."""
-    even, odd = data[0::2].count(0), data[1::2].count(0)
-    encoding = "utf-16-le" if odd > even else "utf-16-be"
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError:
-        raise Unreadable(_BINARY) from None
-    sample = text[:20_000]
-    strange = sum(unicodedata.category(c) in ("Cc", "Cn", "Co", "Cs") for c in sample)
-    strange -= sum(c in "\t\n\r\f" for c in sample)
-    if min(even, odd) * 20 > max(even, odd) or strange * 50 > len(sample):
+    """UTF-16 without a byte order mark, in the order that gives more everyday punctuation."""
+    texts: dict[str, str] = {}
+    for encoding in ("utf-16-le", "utf-16-be"):
+        with suppress(UnicodeDecodeError):
+            texts[encoding] = data.decode(encoding)
+    if not texts:
         raise Unreadable(_BINARY)
-    return Decoded(text, encoding)
+    encoding = max(texts, key=lambda name: sum(c in _EVERYDAY for c in texts[name][:_SAMPLE]))
+    sample = texts[encoding][:_SAMPLE]
+    strange = sum(
+        unicodedata.category(c) in ("Cc", "Cn", "Co", "Cs") and c not in "\t\n\r\f" for c in sample
+    )
+    if strange > _MAX_STRANGE_SHARE * len(sample):
+        raise Unreadable(_BINARY)
+    return Decoded(texts[encoding], encoding)
 
 
 def _detect(data: bytes) -> Decoded:
-    matches = list(from_bytes(data, cp_isolation=list(CANDIDATES), enable_fallback=False))
     damaged = _almost_utf8(data)
     if damaged is not None:
         return damaged
+    found = from_bytes(data, cp_isolation=list(CANDIDATES), enable_fallback=False)
+    matches = [match for match in found if not _mixes_alphabets(str(match)[:_SAMPLE])]
     if matches:
         least = min(match.chaos for match in matches)
         best = max(
             (match for match in matches if match.chaos <= least + _CHAOS_TIE),
-            key=lambda match: (match.coherence, -CANDIDATES.index(match.encoding)),
+            key=lambda match: (match.coherence, -_preference(match)),
         )
         return Decoded(data.decode(best.encoding, errors="replace"), best.encoding)
     text = data.decode("cp1252", errors="replace")
     letters = sum(c.isalnum() or c.isspace() for c in text)
     if letters * 2 < len(text):
         raise Unreadable(_BINARY)
-    return Decoded(
-        text, "cp1252", ("The encoding of the file is not certain; Windows-1252 was taken.",)
-    )
+    note = "The encoding of the file is not certain; Windows-1252 was taken."
+    return Decoded(text, "cp1252", (note,))
+
+
+def _mixes_alphabets(text: str) -> bool:
+    """Whether half the words with Greek, Cyrillic, Hebrew or Arabic letters have Latin ones too."""
+    foreign = [word for word in _WORD.findall(text) if _FOREIGN.search(word)]
+    mixed = sum(bool(_LATIN.search(word)) for word in foreign)
+    return bool(foreign) and 2 * mixed >= len(foreign)
+
+
+def _preference(match: CharsetMatch) -> int:
+    """The place in CANDIDATES of a match, which stands for all that give the same text."""
+    names = {match.encoding, *match.could_be_from_charset}
+    return min(CANDIDATES.index(name) for name in names if name in CANDIDATES)
 
 
 def _almost_utf8(data: bytes) -> Decoded | None:

@@ -1,0 +1,124 @@
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from retrieval import store
+from retrieval.database import Database
+from retrieval.lexical import Fts5Index, fts5_query, query_words, words
+
+index = Fts5Index()
+
+
+def fill(database: Database, texts: list[str], owner: str = "local", state: str = "ready") -> str:
+    """One document with a passage for each text, numbered in order."""
+    with database.session() as session:
+        document = store.new_document(owner, "a.txt", "txt", owner + state, 1)
+        document.state = state
+        session.add(document)
+        session.flush()
+        rows = [
+            {
+                "document_id": document.id,
+                "page": 1,
+                "char_start": 0,
+                "char_end": len(text),
+                "text": text,
+                "heading": "",
+            }
+            for text in texts
+        ]
+        store.insert_rows(session, store.Passage, rows)
+        ids = store.passage_ids(session, document.id)
+        index.add(session, list(zip(ids, texts, strict=True)))
+        return document.id
+
+
+def find(database: Database, question: str, owner: str = "local", **more: list[str]) -> list[str]:
+    with database.reading() as session:
+        ids = index.search(session, question, owner, more.get("documents"), 10)
+        return [session.get_one(store.Passage, id).text for id in ids]
+
+
+def test_cjk_runs_become_pairs_and_other_words_stay_whole() -> None:
+    assert words("KV缓存占用 2GB") == ["kv", "缓存", "存占", "占用", "2gb"]
+
+
+def test_full_width_forms_case_and_thousands_separators_are_folded() -> None:
+    assert words("ＡＢＣ Größe 1,024 tokens") == ["abc", "grösse", "1024", "tokens"]
+
+
+def test_stop_words_and_particles_are_left_out_of_a_question() -> None:
+    assert query_words("What is the size of a cache?") == ["size", "cache"]
+    assert query_words("什么是键值缓存？") == ["键值", "值缓", "缓存"]
+
+
+def test_a_question_of_stop_words_alone_is_still_a_question() -> None:
+    assert query_words("who are you?") == ["who", "are", "you"]
+
+
+def test_a_chinese_word_is_found_inside_a_longer_run(database: Database) -> None:
+    fill(database, ["模型把每一层的键值缓存保存在显存里", "鸟类在池塘边筑巢"])
+    assert find(database, "什么是缓存？") == ["模型把每一层的键值缓存保存在显存里"]
+
+
+def test_a_single_chinese_character_finds_the_words_that_begin_with_it(
+    database: Database,
+) -> None:
+    fill(database, ["鸟类在池塘边筑巢"])
+    assert find(database, "池") == ["鸟类在池塘边筑巢"]
+
+
+def test_japanese_and_korean_are_found(database: Database) -> None:
+    fill(database, ["東京は日本の首都です", "서울은 한국의 수도입니다"])
+    assert find(database, "日本の首都") == ["東京は日本の首都です"]
+    assert find(database, "한국의 수도") == ["서울은 한국의 수도입니다"]
+
+
+def test_word_forms_are_found(database: Database) -> None:
+    fill(database, ["The caches were shared.", "Ponds are deep."])
+    assert find(database, "sharing a cache") == ["The caches were shared."]
+
+
+def test_the_passage_with_the_rarer_word_comes_first(database: Database) -> None:
+    fill(database, ["cache cache", "cache quantisation", "cache of pages", "cache of bytes"])
+    assert find(database, "cache quantisation")[0] == "cache quantisation"
+
+
+def test_only_ready_documents_of_the_owner_and_the_chosen_ones_are_found(
+    database: Database,
+) -> None:
+    mine = fill(database, ["mine: heron"])
+    fill(database, ["hers: heron"], owner="her")
+    fill(database, ["not yet: heron"], state="embedding")
+    assert find(database, "heron") == ["mine: heron"]
+    assert find(database, "heron", documents=[mine]) == ["mine: heron"]
+    assert find(database, "heron", documents=["other"]) == []
+
+
+def test_removed_passages_leave_no_word_behind(database: Database) -> None:
+    id = fill(database, ["a bittern", "a heron"])
+    with database.session() as session:
+        index.remove(session, store.passage_ids(session, id))
+    with database.reading() as session:
+        assert index.ids(session) == []
+    assert find(database, "bittern") == []
+
+
+@pytest.mark.parametrize(
+    "question",
+    ['"', "a OR", "NEAR(x y)", "x*", "words:x", "-x ^y", "(", "'; --", "AND", "\0", "😀"],
+)
+def test_no_question_is_a_syntax_error(database: Database, question: str) -> None:
+    find(database, question)
+
+
+@given(st.text(max_size=60))
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_no_text_at_all_is_a_syntax_error(database: Database, question: str) -> None:
+    find(database, question)
+
+
+def test_every_word_of_a_text_asks_for_it_again() -> None:
+    assert fts5_query("heron 池塘") == '"heron" OR "池塘"'

@@ -1,0 +1,89 @@
+from pathlib import Path
+
+from retrieval.embedder import Embedder
+from retrieval.library import Library
+from retrieval.search import UNKNOWN_SCRIPT_WEIGHT, fuse
+
+TEXTS = {
+    "heron.md": "# Herons\n\nThe grey heron stands in shallow water and catches fish.",
+    "bread.md": "# Bread\n\nKnead the dough for ten minutes and let it rise overnight.",
+    "engine.md": "# Engines\n\nThe diesel motor of the ferry burns twelve litres an hour.",
+    "chi.md": "# 缓存\n\n键值缓存保存每一层的键和值，显存占用随长度增加。",
+    "zhu.md": "# 池塘\n\n苍鹭站在浅水里，等着捕鱼。它在池塘边筑巢。",
+}
+
+
+def fill(library: Library, folder: Path, texts: dict[str, str], owner: str = "local") -> list[str]:
+    folder.mkdir(exist_ok=True)
+    ids = []
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+        ids.append(library.add(folder / name, owner=owner).id)
+    for id in ids:
+        assert library.wait(id, 120).state == "ready"
+    return ids
+
+
+def test_ranks_are_fused_by_their_reciprocals() -> None:
+    fused = fuse(lexical=[1, 2], dense=[2, 3])
+    assert [hit.id for hit in fused] == [2, 1, 3]
+    assert fused[0].score == 1 / 62 + 1 / 61
+    assert (fused[1].lexical_rank, fused[1].dense_rank) == (1, None)
+
+
+def test_an_unfit_model_never_lifts_a_passage_over_the_first_by_words() -> None:
+    fused = fuse(lexical=list(range(10)), dense=[9, 50], dense_weight=UNKNOWN_SCRIPT_WEIGHT)
+    assert fused[0].id == 0
+    assert fused[-1].id == 50
+
+
+def test_words_and_meaning_both_find(library: Library, tmp_path: Path) -> None:
+    fill(library, tmp_path / "in", TEXTS)
+    by_word = library.search("How many litres does the ferry burn?").passages[0]
+    assert by_word.name == "engine.md"
+    assert by_word.lexical_rank == by_word.dense_rank == 1
+    by_meaning = library.search("a wading bird hunting its prey").passages[0]
+    assert by_meaning.name == "heron.md"
+    assert by_meaning.lexical_rank is None
+
+
+def test_a_chinese_question_finds_the_chinese_passage(library: Library, tmp_path: Path) -> None:
+    fill(library, tmp_path / "in", TEXTS)
+    assert library.search("什么是键值缓存？").passages[0].name == "chi.md"
+    assert library.search("苍鹭在哪里筑巢？").passages[0].name == "zhu.md"
+
+
+def test_a_found_passage_is_cut_out_of_its_page(library: Library, tmp_path: Path) -> None:
+    fill(library, tmp_path / "in", TEXTS)
+    for found in library.search("water fish dough").passages:
+        page = library.page_text(found.document_id, found.page)
+        assert page[found.char_start : found.char_end] == found.text
+        assert found.title
+        assert found.heading == found.title
+
+
+def test_the_chosen_documents_alone_are_searched(library: Library, tmp_path: Path) -> None:
+    ids = fill(library, tmp_path / "in", TEXTS)
+    found = library.search("heron in water", documents=[ids[1]]).passages
+    assert [passage.document_id for passage in found] == [ids[1]]
+    assert library.search("heron in water", documents=[]).passages == ()
+
+
+def test_owners_never_see_each_others_documents(library: Library, tmp_path: Path) -> None:
+    fill(library, tmp_path / "a", {"a.md": TEXTS["heron.md"]}, owner="ada")
+    fill(library, tmp_path / "b", {"b.md": TEXTS["bread.md"]}, owner="bob")
+    assert {p.name for p in library.search("heron dough", owner="ada").passages} == {"a.md"}
+    assert {p.name for p in library.search("heron dough", owner="bob").passages} == {"b.md"}
+    assert library.search("heron dough").passages == ()
+
+
+def test_an_empty_question_and_an_empty_library_find_nothing(library: Library) -> None:
+    assert library.search("anything").passages == ()
+    assert library.search("  ").passages == ()
+
+
+def test_the_default_model_knows_latin_letters_only(embedder: Embedder) -> None:
+    assert embedder.handles("How large is a KV cache?")
+    assert embedder.handles("123 + 45")
+    assert not embedder.handles("KV 缓存有多大？")
+    assert not embedder.handles("Сколько памяти?")

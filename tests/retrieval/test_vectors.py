@@ -1,0 +1,80 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from retrieval.vectors import VectorIndex, to_bytes
+
+DIM = 8
+rng = np.random.default_rng(0)
+VECTORS = rng.standard_normal((5, DIM)).astype(np.float32)
+VECTORS /= np.linalg.norm(VECTORS, axis=1, keepdims=True)
+ROWS = [(10 + i, to_bytes(v)) for i, v in enumerate(VECTORS)]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> VectorIndex:
+    index = VectorIndex(tmp_path, "model-a", DIM)
+    index.rebuild(ROWS)
+    return index
+
+
+def test_the_nearest_come_first_under_their_ids(index: VectorIndex) -> None:
+    order = np.argsort(-(VECTORS @ VECTORS[2])) + 10
+    assert index.search(VECTORS[2], 5) == order.tolist()
+
+
+def test_a_search_can_be_narrowed(index: VectorIndex) -> None:
+    assert set(index.search(VECTORS[2], 5, allowed=[10, 14])) == {10, 14}
+    assert index.search(VECTORS[2], 5, allowed=[]) == []
+
+
+def test_removed_vectors_are_not_found(index: VectorIndex) -> None:
+    index.remove([12, 999])
+    assert 12 not in index.search(VECTORS[2], 5)
+    assert len(index) == 4
+
+
+def test_an_empty_index_finds_nothing(tmp_path: Path) -> None:
+    assert VectorIndex(tmp_path, "model-a", DIM).search(VECTORS[0], 3) == []
+
+
+def test_a_saved_index_is_loaded_again(index: VectorIndex, tmp_path: Path) -> None:
+    index.save()
+    again = VectorIndex(tmp_path, "model-a", DIM)
+    assert again.load([14, 13, 12, 11, 10])
+    assert again.search(VECTORS[2], 5) == index.search(VECTORS[2], 5)
+
+
+@pytest.mark.parametrize("expected", [[], [10, 11, 12, 13], [10, 11, 12, 13, 15]])
+def test_an_index_of_other_passages_is_not_loaded(
+    index: VectorIndex, tmp_path: Path, expected: list[int]
+) -> None:
+    index.save()
+    assert not VectorIndex(tmp_path, "model-a", DIM).load(expected)
+
+
+def test_an_index_of_another_model_is_not_loaded(index: VectorIndex, tmp_path: Path) -> None:
+    index.save()
+    assert not VectorIndex(tmp_path, "model-b", DIM).load([10, 11, 12, 13, 14])
+
+
+def test_a_damaged_or_swapped_file_is_not_loaded(index: VectorIndex, tmp_path: Path) -> None:
+    index.save()
+    file = tmp_path / "index.faiss"
+    file.write_bytes(file.read_bytes()[:50])
+    assert not VectorIndex(tmp_path, "model-a", DIM).load([10, 11, 12, 13, 14])
+    other = VectorIndex(tmp_path / "other", "model-a", DIM)
+    other.rebuild(ROWS[:4])
+    (tmp_path / "other").mkdir()
+    other.save()
+    (tmp_path / "other/index.faiss").replace(file)
+    assert not VectorIndex(tmp_path, "model-a", DIM).load([10, 11, 12, 13, 14])
+
+
+def test_a_kill_between_the_two_files_leaves_an_index_that_is_not_loaded(
+    index: VectorIndex, tmp_path: Path
+) -> None:
+    index.save()
+    (tmp_path / "index.json").unlink()
+    assert not VectorIndex(tmp_path, "model-a", DIM).load([10, 11, 12, 13, 14])
