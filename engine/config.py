@@ -8,7 +8,7 @@ from typing import Literal
 from engine.errors import SettingError
 
 DEVICES = ("auto", "cpu", "cuda")
-DTYPES = ("auto", "float32", "bfloat16", "float16")
+DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 
 _UNITS = {
     "": 1, "B": 1,
@@ -60,13 +60,15 @@ class EngineConfig:
     Attributes:
         model: a folder with safetensors, a .gguf file, or a Hub id in the local cache.
         device: where weights, KV and arithmetic live; `auto` takes CUDA where there is one.
-        dtype: of weights, KV and arithmetic; `auto` takes what the device computes fastest.
+        dtype: of weights, KV and arithmetic; `auto` takes what the device computes fastest;
+            float64 is for comparisons.
         kv_memory: see `KVMemory.parse`. `auto` on a CPU is the smaller of a quarter of the RAM
             that the process may use and what `max_sessions` full contexts need.
         page_size: token positions in a page; a power of two.
         max_sessions: requests that run at once; others wait, first come, first served.
         max_waiting: requests that may wait; one more is refused with `QueueFull`.
         step_target_s: the token budget is steered so that a step takes about this long.
+        prefix_cache: find pages again by content; off, only the static prompt is shared.
         convert_dir: where a .gguf file is converted to; None means beside the file.
 
     Raises:
@@ -75,12 +77,13 @@ class EngineConfig:
 
     model: str
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto"
     kv_memory: str = "auto"
     page_size: int = 16
     max_sessions: int = 8
     max_waiting: int = 64
     step_target_s: float = 0.15
+    prefix_cache: bool = True
     convert_dir: Path | None = None
 
     def __post_init__(self) -> None:

@@ -1,16 +1,10 @@
-"""The engine: sessions in, answers out, one loop thread between them.
+"""The engine: sessions in, answers out.
 
-Callers' threads open, fork and close sessions and submit requests; the loop thread alone runs the
-model and touches the KV of sessions with a request. One lock guards the bookkeeping; it is not held
-while the model computes.
+Callers' threads open, fork and close sessions and submit requests; the loop's thread runs the model
+(see `Loop`). This file is what others call.
 """
 
-import logging
-import threading
-import time
 from collections.abc import Callable, Sequence
-
-import torch
 
 from engine.answer_text import AnswerText
 from engine.attention.reference import ReferenceAttention
@@ -20,22 +14,20 @@ from engine.errors import (
     ContextTooLong,
     EmptyMessage,
     EngineError,
-    EngineStopped,
     SessionBusy,
     SessionClosed,
-    StepFailed,
 )
-from engine.generation import FinishReason, Generation
+from engine.generation import Generation
 from engine.kv.cache import KVCache
+from engine.kv.prefix import PrefixStats
 from engine.kv.session import Session
-from engine.loading import LoadedModel, load
-from engine.request import Request
+from engine.loading import load
+from engine.loop import Loop
+from engine.request import EXACT_TOKENS, Request
 from engine.runner import Runner
 from engine.sampling import Sampler, Sampling
-from engine.scheduler import Scheduler, Work
+from engine.scheduler import Scheduler
 from engine.stats import MemoryReport
-
-log = logging.getLogger(__name__)
 
 
 class Engine:
@@ -60,9 +52,7 @@ class Engine:
         Raises:
             EngineError: a subclass says what cannot be used and what to do.
         """
-        self._start(config, load(config, on_progress or (lambda _: None)))
-
-    def _start(self, config: EngineConfig, loaded: LoadedModel) -> None:
+        loaded = load(config, on_progress or (lambda _: None))
         self.config = config
         self.model_name = loaded.name
         self.format = loaded.format
@@ -72,17 +62,25 @@ class Engine:
         self._pool = loaded.pool
         attention = ReferenceAttention(loaded.decoder.config.sliding_window)
         self._runner = Runner(loaded.decoder, loaded.pool, attention)
-        self._pages_total = loaded.pool.keys.shape[1]
-        self._cache = KVCache(self._pages_total, config.page_size, loaded.pool.copy_page)
+        self._cache = KVCache(
+            loaded.pool.pages,
+            config.page_size,
+            loaded.pool.copy_page,
+            salt=(loaded.name, self.dtype),
+            caching=config.prefix_cache,
+        )
         self._scheduler = Scheduler(
             self._cache, config.max_sessions, config.max_waiting, config.step_target_s
         )
-        self._steps = 0
-        self._stopping = False
-        self._lock = threading.Lock()
-        self._work_or_stop = threading.Condition(self._lock)
-        self._loop = threading.Thread(target=self._run, name="engine", daemon=True)
-        self._loop.start()
+        self._loop = Loop(
+            self._runner,
+            self._scheduler,
+            self._cache,
+            stop_tokens=self.format.stop_tokens,
+            device=loaded.decoder.device,
+            page_bytes=loaded.pool.page_bytes,
+        )
+        self._lock = self._loop.lock
 
     # -- what it is --------------------------------------------------------------------------
 
@@ -90,7 +88,7 @@ class Engine:
     def context_tokens(self) -> int:
         """Tokens that one session can hold: the model's context, or less if the pool is smaller."""
         # One page is left out: the static prompt's partial page, which no session shares.
-        in_pool = (self._pages_total - 1) * self.config.page_size
+        in_pool = (self._pool.pages - 1) * self.config.page_size
         return min(self._model.config.context_tokens, in_pool)
 
     @property
@@ -114,7 +112,7 @@ class Engine:
             ContextTooLong: it leaves no room for a question.
         """
         tokens = self.format.system(text)
-        static = Session(owner="static", tokens=tokens)
+        static = Session(owner=None, tokens=tokens)
         with self._lock:
             self._cache.unpin_static()
             self._cache.add(static)
@@ -143,7 +141,7 @@ class Engine:
         if len(session.tokens) >= self.context_tokens:
             raise ContextTooLong(len(session.tokens) + 1, self.context_tokens)
         with self._lock:
-            session.last_used = self._steps
+            session.last_used = self._loop.steps
             self._cache.add(session)
         return session
 
@@ -181,8 +179,13 @@ class Engine:
             _check_idle(session)
             self._cache.drop(session)
 
-    def close(self, session: Session) -> None:
-        """Forget a session. Closing twice is allowed.
+    def close(self, session: Session, forget: bool = False) -> None:
+        """Let go of a session. Closing twice is allowed.
+
+        Args:
+            session: idle.
+            forget: also make its KV unfindable, so that nothing of it stays in the pool unless
+                another session holds it. Otherwise full pages stay cached until room is needed.
 
         Raises:
             SessionBusy: it is answering; cancel and wait first.
@@ -191,7 +194,35 @@ class Engine:
             if session.closed:
                 return
             _check_idle(session)
-            self._cache.close(session)
+            self._cache.close(session, forget)
+
+    def recompute(self, session: Session) -> int:
+        """Compute a session's whole KV again in the exact mode; blocks until it is done.
+
+        The session runs in batches of its own, always 128 rows on absolute boundaries (the last
+        one is padded), on pages of its own. So the result depends on the tokens alone: it equals,
+        bit for bit, that of any other session with the same tokens in this mode. Other sessions'
+        steps go on in between.
+
+        Returns:
+            How many tokens were computed.
+
+        Raises:
+            SessionBusy, SessionClosed: it is answering, or was closed.
+            ContextTooLong: it does not fit with its last batch padded.
+            EngineError: the computation failed.
+        """
+        with self._lock:
+            _check_idle(session)
+            padded = -(-len(session.tokens) // EXACT_TOKENS) * EXACT_TOKENS
+            if padded > (self._pool.pages - len(self._cache.static.pages)) * self.config.page_size:
+                raise ContextTooLong(padded, self.context_tokens)
+            if not session.tokens:
+                return 0
+            self._cache.drop(session)
+            request = self._request(session, Sampling(), len(session.tokens), 0, exact=True)
+            self._loop.submit(request)
+        return request.generation.result().stats.computed_tokens
 
     # -- answers -----------------------------------------------------------------------------
 
@@ -213,8 +244,6 @@ class Engine:
                 once, with the session unchanged.
         """
         with self._lock:
-            if self._stopping:
-                raise EngineStopped
             _check_idle(session)
             prompt = len(session.tokens) + len(new_tokens)
             if not prompt:
@@ -223,21 +252,23 @@ class Engine:
             if room < min(sampling.max_tokens, 1):
                 raise ContextTooLong(prompt + 1, self.context_tokens)
             request = self._request(session, sampling, prompt, min(sampling.max_tokens, room))
-            self._scheduler.submit(request)
+            self._loop.submit(request)
             session.tokens += new_tokens
             if not session.pending_tokens:  # logits come from computing at least one token
                 self._cache.truncate_kv(session, prompt - 1)
-            session.busy = True
-            self._work_or_stop.notify()
         return request.generation
 
     def _request(
-        self, session: Session, sampling: Sampling, prompt: int, max_tokens: int
+        self,
+        session: Session,
+        sampling: Sampling,
+        prompt: int,
+        max_tokens: int,
+        exact: bool = False,
     ) -> Request:
         def cancel() -> None:
             request.cancelled = True
-            with self._lock:
-                self._work_or_stop.notify()
+            self._loop.wake()
 
         request = Request(
             session=session,
@@ -246,6 +277,8 @@ class Engine:
             generation=Generation(cancel),
             prompt_tokens=prompt,
             max_tokens=max_tokens,
+            exact=exact,
+            kept_tokens=session.kv_tokens,
             device_bytes_before=device_bytes(self._model.device),
         )
         return request
@@ -275,6 +308,11 @@ class Engine:
             process_rss_bytes=process_rss_bytes(),
         )
 
+    def prefix_stats(self) -> PrefixStats:
+        """How much of what came without KV was found in the prefix cache."""
+        with self._lock:
+            return self._cache.stats()
+
     def check(self) -> None:
         """Hold the bookkeeping against its invariants.
 
@@ -285,112 +323,8 @@ class Engine:
             self._cache.check()
 
     def shutdown(self) -> None:
-        """Cancel what runs, stop the loop, free the pool. Calling it twice is allowed."""
-        with self._lock:
-            self._stopping = True
-            self._work_or_stop.notify()
-        self._loop.join()
-
-    # -- the loop ----------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                while not self._scheduler.busy and not self._stopping:
-                    self._work_or_stop.wait()
-                if self._stopping:
-                    self._end_all(EngineStopped())
-                    return
-                try:
-                    self._end_cancelled()
-                    plan = self._scheduler.plan()
-                except Exception as error:  # a fault of ours: say so, and go on with new requests
-                    log.exception("planning a step failed")
-                    self._end_all(_as_engine_error(error))
-                    continue
-            if plan:
-                self._step(plan)
-
-    def _step(self, plan: list[Work]) -> None:
-        started = time.perf_counter()
-        for work, logits in self._compute(plan):
-            if isinstance(logits, Exception):
-                log.error("a request failed", exc_info=logits)
-                with self._lock:
-                    self._end(work.request, _as_engine_error(logits))
-                continue
-            try:
-                self._advance(work, logits)
-            except Exception as error:
-                log.exception("a request failed")
-                with self._lock:
-                    self._end(work.request, _as_engine_error(error))
-        self._scheduler.budget.record(
-            sum(work.tokens for work in plan), time.perf_counter() - started
-        )
-
-    def _compute(self, plan: list[Work]) -> list[tuple[Work, torch.Tensor | Exception]]:
-        """Logits for each piece of work; when the batch fails, each runs alone to find whose fault.
-
-        Running work again is harmless: it writes the same keys and values to the same places.
-        """
-        try:
-            logits = self._runner.run([(w.request.session, w.tokens) for w in plan])
-            return list(zip(plan, logits.unbind(0), strict=True))
-        except Exception as error:
-            if len(plan) == 1:
-                return [(plan[0], error)]
-            return [outcome for work in plan for outcome in self._compute([work])]
-
-    def _advance(self, work: Work, logits: torch.Tensor) -> None:
-        """Take a step's outcome over: the KV is there, and perhaps a token is chosen."""
-        request, session = work.request, work.request.session
-        samples = work.samples
-        token = None
-        if samples and request.max_tokens and not request.cancelled:
-            token = request.sampler.choose(logits, request.answer)
-        reason: FinishReason | None = None
-        with self._lock:
-            session.kv_tokens += work.tokens
-            self._steps += 1
-            session.last_used = self._steps
-            request.device_bytes_peak = max(
-                request.device_bytes_peak, device_bytes(self._model.device)
-            )
-            if samples and request.first_token_s is None:
-                request.first_token_s = time.perf_counter()
-            if token is not None:
-                session.tokens.append(token)
-                request.answer.append(token)
-                request.generation.push(request.text.push(token))
-                if token in self.format.stop_tokens or request.text.stopped:
-                    reason = "stop"
-            if reason is None and samples and len(request.answer) >= request.max_tokens:
-                reason = "length"
-            if reason is not None:
-                self._end(request, reason)
-
-    def _end_cancelled(self) -> None:
-        for request in [*self._scheduler.running, *self._scheduler.waiting]:
-            if request.cancelled:
-                self._end(request, "cancelled")
-
-    def _end_all(self, error: EngineError) -> None:
-        for request in [*self._scheduler.running, *self._scheduler.waiting]:
-            self._end(request, error)
-
-    def _end(self, request: Request, outcome: FinishReason | EngineError) -> None:
-        """End a request; its session is idle again, with what it has. Needs the lock."""
-        self._scheduler.remove(request)
-        session = request.session
-        self._cache.trim(session)
-        session.busy = False
-        if isinstance(outcome, EngineError):
-            request.generation.fail(outcome)
-            return
-        request.generation.push(request.text.flush())
-        after = device_bytes(self._model.device)
-        request.generation.finish(request.result(outcome, self._pool.page_bytes, after))
+        """End what runs with `EngineStopped` and stop the loop. Calling it twice is allowed."""
+        self._loop.shutdown()
 
 
 def _check_idle(session: Session) -> None:
@@ -398,14 +332,3 @@ def _check_idle(session: Session) -> None:
         raise SessionClosed
     if session.busy:
         raise SessionBusy
-
-
-def _as_engine_error(error: Exception) -> EngineError:
-    if isinstance(error, EngineError):
-        return error
-    failed = StepFailed(
-        f"The engine could not compute this answer ({type(error).__name__}: {error}). "
-        "Other conversations are not affected; ask again."
-    )
-    failed.__cause__ = error
-    return failed

@@ -10,6 +10,9 @@ from engine.kv.session import Session
 from engine.sampling import Sampler
 from engine.stats import EngineStats
 
+EXACT_TOKENS = 128
+"""Rows of every batch in the exact mode, which begins at multiples of it."""
+
 _arrivals = count()
 
 
@@ -21,6 +24,8 @@ class Request:
         prompt_tokens: tokens of the session before the first generated one.
         answer: ids generated so far; they are in `session.tokens` too.
         cached_tokens: of the prompt, found with KV when the request was first scheduled.
+        kept_tokens: with KV when the request came.
+        exact: recompute in the exact mode; samples nothing.
         cancelled: set by any thread, seen at the next step.
     """
 
@@ -31,6 +36,8 @@ class Request:
     prompt_tokens: int
     device_bytes_before: int
     max_tokens: int
+    exact: bool = False
+    kept_tokens: int = 0
     arrival: int = field(default_factory=lambda: next(_arrivals))
     answer: list[int] = field(default_factory=list)
     cached_tokens: int | None = None
@@ -47,6 +54,13 @@ class Request:
             self.scheduled_s = time.perf_counter()
             self.cached_tokens = self.session.kv_tokens
             self.static_tokens = self.session.static_tokens
+
+    def note_first_token(self) -> None:
+        if self.first_token_s is None:
+            self.first_token_s = time.perf_counter()
+
+    def note_memory(self, device_bytes: int) -> None:
+        self.device_bytes_peak = max(self.device_bytes_peak, device_bytes)
 
     def result(
         self, reason: FinishReason, page_bytes: int, device_bytes_after: int

@@ -1,6 +1,7 @@
 """One step: planned work -> batch -> logits."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 
@@ -8,6 +9,16 @@ from engine.attention.batch import Attention, Batch, Span
 from engine.kv.pool import PagePool
 from engine.kv.session import Session
 from engine.model import Decoder
+from engine.request import EXACT_TOKENS
+
+
+class _Rows(NamedTuple):
+    """Tokens of one sequence that go into a batch, the first at position `start`."""
+
+    tokens: list[int]
+    start: int
+    pages: list[int]
+    logit_rows: Sequence[int]
 
 
 class Runner:
@@ -18,7 +29,6 @@ class Runner:
         self._pool = pool
         self._attention = attention
 
-    @torch.inference_mode()
     def run(self, parts: Sequence[tuple[Session, int]], all_logits: bool = False) -> torch.Tensor:
         """Compute KV for the next tokens of some sessions.
 
@@ -30,30 +40,57 @@ class Runner:
             [sessions, vocabulary], or [rows, vocabulary] with `all_logits`. `kv_tokens` of the
             sessions is the caller's to advance.
         """
-        return self._model.forward(self._batch(parts, all_logits), self._pool, self._attention)
+        rows = []
+        for session, count in parts:
+            start = session.kv_tokens
+            wanted = range(count) if all_logits else [count - 1]
+            tokens = session.tokens[start : start + count]
+            rows.append(_Rows(tokens, start, session.pages, wanted))
+        return self._forward(rows)
 
-    def _batch(self, parts: Sequence[tuple[Session, int]], all_logits: bool) -> Batch:
+    def run_exact(self, session: Session, count: int) -> torch.Tensor:
+        """Compute the next `count` tokens of one session in a batch of always the same shape.
+
+        A row's result depends on the shape of the matrices that it is computed in, and on nothing
+        in the other rows. So the last batch is padded; what the padding writes lies beyond the
+        session's KV, where nobody looks, and is overwritten by the tokens to come.
+
+        Args:
+            session: its KV ends on a multiple of 128; its table covers the next 128 positions.
+            count: at most 128.
+
+        Returns:
+            Logits of the last token: [vocabulary].
+        """
+        start = session.kv_tokens
+        tokens = session.tokens[start : start + count]
+        tokens += [0] * (EXACT_TOKENS - count)
+        return self._forward([_Rows(tokens, start, session.pages, [count - 1])])[0]
+
+    @torch.inference_mode()
+    def _forward(self, sequences: Sequence[_Rows]) -> torch.Tensor:
         size = self._pool.page_size
         device = self._model.device
         tokens: list[int] = []
         positions: list[int] = []
         pages: list[int] = []
+        logit_rows: list[int] = []
         spans: list[Span] = []
-        for session, count in parts:
-            start, stop = session.kv_tokens, session.kv_tokens + count
-            row = len(tokens)
-            tokens += session.tokens[start:stop]
-            positions += range(start, stop)
-            pages += [session.pages[p // size] for p in range(start, stop)]
-            table = torch.tensor(session.pages, device=device)
-            spans.append(Span(row, row + count, table, context=stop))
-        rows = range(len(tokens)) if all_logits else [span.stop - 1 for span in spans]
+        for sequence in sequences:
+            row, stop = len(tokens), sequence.start + len(sequence.tokens)
+            tokens += sequence.tokens
+            positions += range(sequence.start, stop)
+            pages += [sequence.pages[p // size] for p in range(sequence.start, stop)]
+            logit_rows += [row + wanted for wanted in sequence.logit_rows]
+            table = torch.tensor(sequence.pages, device=device)
+            spans.append(Span(row, len(tokens), table, context=stop))
         placed = torch.tensor(positions, device=device)
-        return Batch(
+        batch = Batch(
             tokens=torch.tensor(tokens, device=device),
             positions=placed,
             pages=torch.tensor(pages, device=device),
             offsets=placed % size,
             spans=tuple(spans),
-            logit_rows=torch.tensor(rows, device=device),
+            logit_rows=torch.tensor(logit_rows, device=device),
         )
+        return self._model.forward(batch, self._pool, self._attention)

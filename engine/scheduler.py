@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from engine.errors import OutOfPages, QueueFull
 from engine.kv.cache import KVCache
-from engine.request import Request
+from engine.request import EXACT_TOKENS, Request
 
 
 class Work(NamedTuple):
@@ -62,10 +62,16 @@ class Scheduler:
         self.waiting: deque[Request] = deque()
         self._max_running = max_running
         self._max_waiting = max_waiting
+        self._exact_next = False
 
     @property
     def busy(self) -> bool:
         return bool(self.running or self.waiting)
+
+    @property
+    def requests(self) -> list[Request]:
+        """All that have not ended."""
+        return [*self.running, *self.waiting]
 
     def submit(self, request: Request) -> None:
         """Queue a request.
@@ -88,11 +94,13 @@ class Scheduler:
     def plan(self) -> list[Work]:
         """The next step's work, with the pages for it reserved. Empty only when nothing can run."""
         self._admit()
+        exact = self._plan_exact()
+        if exact is not None:
+            return exact
         budget = self.budget.tokens
         plan: list[Work] = []
-        for request in sorted(
-            self.running, key=lambda r: (r.session.pending_tokens > 1, r.arrival)
-        ):
+        batched = [request for request in self.running if not request.exact]
+        for request in sorted(batched, key=lambda r: (r.session.pending_tokens > 1, r.arrival)):
             decodes = request.session.pending_tokens == 1
             tokens = 1 if decodes else min(request.session.pending_tokens, budget)
             # An earlier reservation may have preempted this one.
@@ -107,16 +115,30 @@ class Scheduler:
         while self.waiting and len(self.running) < self._max_running:
             request = self.waiting[0]
             session = request.session
-            try:
+            if not request.exact:
                 self.cache.attach(session)
-            except OutOfPages:
-                return
             missing = self.cache.missing(session, len(session.tokens))
             if self.running and missing > self.cache.obtainable(session):
                 return
             self.running.append(self.waiting.popleft())
             session.running = True
+            if request.scheduled_s is None and not request.kept_tokens:
+                self.cache.count_lookup(session)
             request.mark_scheduled()
+
+    def _plan_exact(self) -> list[Work] | None:
+        """The next 128 tokens of a request in the exact mode, which runs alone.
+
+        It takes turns with the batch of the others, whose steps are never longer for it.
+        """
+        exact = next((request for request in self.running if request.exact), None)
+        self._exact_next = not self._exact_next
+        others = any(not request.exact for request in self.running)
+        if exact is None or (others and not self._exact_next):
+            return None
+        if not self._reserve(exact, EXACT_TOKENS):
+            return []
+        return [Work(exact, min(EXACT_TOKENS, exact.session.pending_tokens))]
 
     def _reserve(self, request: Request, tokens: int) -> bool:
         """Reserve pages for the next `tokens` tokens; preempts the newest until it works."""

@@ -1,4 +1,9 @@
-"""Which session holds which pages: forking the static prompt, growing, giving up. No tensors."""
+"""Which session holds which pages: finding, growing, forking, giving up. No tensors.
+
+When pages run out they are taken in this order: free ones; cached ones, which nobody holds, leaves
+first; those of idle sessions, the longest unused first (their tokens stay). Only then does the
+scheduler send a running request back to the queue.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -6,6 +11,7 @@ from typing import NamedTuple
 
 from engine.errors import OutOfPages
 from engine.kv.pages import PageAllocator
+from engine.kv.prefix import Node, PrefixCache, PrefixStats
 from engine.kv.session import Session
 
 
@@ -20,40 +26,54 @@ class PageCounts(NamedTuple):
 class KVCache:
     """Policy over the pages of all sessions.
 
-    Invariants (see `check`): a session's table covers its `kv_tokens`; every page in use has as
-    many holders as tables that list it; a page that is written to has one holder.
+    Invariants (see `check`): a session's table covers its `kv_tokens`; a page has as many holders
+    as tables that list it; a session's full pages are published, and a page that will be written to
+    is not, and has one holder.
     """
 
     def __init__(
-        self, total_pages: int, page_size: int, copy_page: Callable[[int, int], None]
+        self,
+        total_pages: int,
+        page_size: int,
+        copy_page: Callable[[int, int], None],
+        salt: tuple[str, ...] = (),
+        caching: bool = True,
     ) -> None:
         """
         Args:
             total_pages: of the pool.
             page_size: token positions in a page.
             copy_page: copies a page's content, (source, target).
+            salt: what KV depends on besides tokens (see `PrefixCache`).
+            caching: whether pages are found by content; if not, only the static prompt is shared.
         """
         self.page_size = page_size
-        self.pages = PageAllocator(total_pages)
-        self.static = Session(owner="static")
+        self.prefix = PrefixCache(*salt)
+        self.pages = PageAllocator(total_pages, self.prefix)
+        self.static = Session(owner=None)
         self._sessions: set[Session] = set()
         self._copy_page = copy_page
+        self._caching = caching
+        self._looked_up = self._hit = 0
 
     # -- sessions come and go ----------------------------------------------------------------
 
     def add(self, session: Session) -> None:
         self._sessions.add(session)
 
-    def close(self, session: Session) -> None:
-        """Forget a session; pages that only it held become free."""
+    def close(self, session: Session, forget: bool = False) -> None:
+        """Let go of a session.
+
+        Args:
+            session: idle.
+            forget: leave nothing of it findable either: pages on and below what it computed itself
+                become free unless another session holds them.
+        """
         self.drop(session)
         self._sessions.discard(session)
         session.closed = True
-
-    def unpin_static(self) -> None:
-        """Give the static prompt up; its pages go once no session holds them."""
-        self.drop(self.static)
-        self.static = Session(owner="static")
+        if forget:
+            self._forget(session)
 
     def pin_static(self, session: Session) -> None:
         """Make a computed session the static prompt: it is never evicted, and others fork it."""
@@ -61,44 +81,78 @@ class KVCache:
         self._sessions.discard(session)
         self.static = session
 
+    def unpin_static(self) -> None:
+        """Give the static prompt up; its pages go once no session holds them."""
+        self.drop(self.static)
+        self._forget(self.static)
+        self.static = Session(owner=None)
+
     # -- pages of one session ----------------------------------------------------------------
 
     def attach(self, session: Session) -> None:
-        """Take over what is already computed: the static prompt's KV, for a session without any.
+        """Take over what is computed already, for a session without any KV.
 
-        Full pages are shared; the partial last page is copied, since the session will write to it.
-
-        Raises:
-            OutOfPages: there is no page for the copy; nothing has changed.
+        Full pages are shared; the static prompt's partial last page is copied, since the session
+        will write to it. At least the last token is left, or there would be no logits.
         """
-        if session.kv_tokens or session is self.static:
+        if session.kv_tokens:
             return
-        shared = _common_prefix(session.tokens, self.static.tokens[: self.static.kv_tokens])
-        # At least the last token is computed, or there would be no logits.
-        shared = min(shared, len(session.tokens) - 1)
-        full, rest = divmod(max(shared, 0), self.page_size)
-        copied = self._obtain(1, session) if rest else []
-        self.pages.retain(self.static.pages[:full])
+        nodes = self._find(session)
+        session.pages = [node.pages[0] for node in nodes]
+        session.nodes = nodes
+        self.pages.retain(session.pages)
+        session.kv_tokens = len(nodes) * self.page_size
+        session.static_tokens = sum(node.is_static for node in nodes) * self.page_size
+        rest = self._static_rest(session)
         if rest:
-            self._copy_page(self.static.pages[full], copied[0])
-        session.pages = self.static.pages[:full] + copied
-        session.kv_tokens = session.static_tokens = full * self.page_size + rest
+            try:
+                session.pages += self._obtain(1, session)
+            except OutOfPages:
+                return  # the few tokens are computed instead
+            self._copy_page(self.static.pages[len(nodes)], session.pages[-1])
+            session.kv_tokens += rest
+            session.static_tokens += rest
+
+    def count_lookup(self, session: Session) -> None:
+        """Note what `attach` looked for and found, once a request."""
+        self._looked_up += (len(session.tokens) - 1) // self.page_size * self.page_size
+        self._hit += session.kv_tokens // self.page_size * self.page_size
 
     def reserve(self, session: Session, tokens: int) -> None:
-        """Make the table cover `tokens` positions; idle sessions give up pages when it must be.
+        """Make the table cover `tokens` positions.
 
         Raises:
-            OutOfPages: even so there are too few; the session's table is as before.
+            OutOfPages: there are too few even when idle sessions give theirs up; the session's
+                table is as before.
         """
-        missing = self._pages_for(tokens) - len(session.pages)
-        if missing > 0:
+        missing = self.missing(session, tokens)
+        if missing:
             session.pages += self._obtain(missing, session)
+
+    def advance(self, session: Session, tokens: int) -> None:
+        """The KV of the next `tokens` tokens is written; pages that are full now are published."""
+        session.kv_tokens += tokens
+        for index in range(len(session.nodes), session.kv_tokens // self.page_size):
+            parent = session.nodes[-1] if session.nodes else self.prefix.root
+            content = session.tokens[index * self.page_size : (index + 1) * self.page_size]
+            page = session.pages[index]
+            if self._caching or session.owner is None:
+                node = self.prefix.publish(parent, content, session.owner, page)
+            else:
+                node = Node(parent, (session.owner, tuple(content)))
+            session.nodes.append(node)
 
     def drop(self, session: Session) -> None:
         """Give a session's pages back, last ones first; its tokens stay."""
         self.pages.release(reversed(session.pages))
-        session.pages = []
+        session.pages, session.nodes = [], []
         session.kv_tokens = session.static_tokens = 0
+
+    def trim(self, session: Session) -> None:
+        """Give back pages that were reserved beyond the session's KV."""
+        keep = self._pages_for(session.kv_tokens)
+        self.pages.release(reversed(session.pages[keep:]))
+        del session.pages[keep:]
 
     def truncate(self, session: Session, tokens: int) -> None:
         """Keep the first `tokens` tokens and their KV."""
@@ -109,14 +163,10 @@ class KVCache:
         """Keep the KV of the first `tokens` tokens at most; the tokens stay."""
         session.kv_tokens = min(session.kv_tokens, tokens)
         session.static_tokens = min(session.static_tokens, session.kv_tokens)
+        del session.nodes[session.kv_tokens // self.page_size :]
         self.trim(session)
-        self._own_last_page(session)
-
-    def trim(self, session: Session) -> None:
-        """Give back pages that were reserved beyond the session's KV."""
-        keep = self._pages_for(session.kv_tokens)
-        self.pages.release(reversed(session.pages[keep:]))
-        del session.pages[keep:]
+        if session.kv_tokens % self.page_size:
+            self._own_last_page(session)
 
     def fork(self, parent: Session) -> Session:
         """A session with the same tokens: full pages are shared, the partial one is copied.
@@ -134,6 +184,7 @@ class KVCache:
             tokens=list(parent.tokens),
             pages=parent.pages[:full] + copied,
             kv_tokens=parent.kv_tokens,
+            nodes=parent.nodes[:full],
             static_tokens=parent.static_tokens,
             last_used=parent.last_used,
         )
@@ -142,22 +193,26 @@ class KVCache:
 
     # -- numbers -----------------------------------------------------------------------------
 
-    def obtainable(self, for_session: Session) -> int:
-        """Pages that a session could have now: free ones, and those that only idle others hold."""
-        held = Counter(page for session in self._idle(for_session) for page in session.pages)
-        return self.pages.free + sum(n == self.pages.holders(page) for page, n in held.items())
-
     def missing(self, session: Session, tokens: int) -> int:
         """Pages that a session still needs to cover `tokens` positions."""
         return max(self._pages_for(tokens) - len(session.pages), 0)
 
+    def obtainable(self, for_session: Session) -> int:
+        """Pages that a session could have now: available ones, and those only idle others hold."""
+        held = Counter(page for session in self._idle(for_session) for page in session.pages)
+        idle = sum(count == self.pages.holders(page) for page, count in held.items())
+        return self.pages.available + idle
+
     def counts(self) -> PageCounts:
-        in_use = self.pages.total - self.pages.free
-        static = len(self.static.pages)
-        return PageCounts(self.pages.total, static, in_use - static, 0, self.pages.free)
+        total, static = self.pages.total, len(self.static.pages)
+        in_use = total - self.pages.available
+        return PageCounts(total, static, in_use - static, self.pages.cached, self.pages.free)
+
+    def stats(self) -> PrefixStats:
+        return PrefixStats(self._looked_up, self._hit, self.pages.evicted * self.page_size)
 
     def check(self) -> None:
-        """Hold the tables against the holders' counts.
+        """Hold tables, counts and the prefix tree against each other.
 
         Raises:
             RuntimeError: names what does not hold.
@@ -165,10 +220,17 @@ class KVCache:
         self.pages.check()
         holders = [0] * self.pages.total
         for session in (*self._sessions, self.static):
+            full, rest = divmod(session.kv_tokens, self.page_size)
             if self._pages_for(session.kv_tokens) > len(session.pages):
                 raise RuntimeError(f"{session} has KV beyond its {len(session.pages)} pages")
             if session.kv_tokens > len(session.tokens):
                 raise RuntimeError(f"{session} has KV for tokens that it does not have")
+            if len(session.nodes) != full:
+                raise RuntimeError(f"{session} has {len(session.nodes)} nodes, not {full}")
+            if rest and session.pages[full] in self.prefix:
+                raise RuntimeError(f"{session} will write to a page that is published")
+            if rest and self.pages.holders(session.pages[full]) != 1:
+                raise RuntimeError(f"{session} will write to a page that is shared")
             for page in session.pages:
                 holders[page] += 1
         for page, expected in enumerate(holders):
@@ -182,12 +244,33 @@ class KVCache:
     def _pages_for(self, tokens: int) -> int:
         return -(-tokens // self.page_size)
 
+    def _find(self, session: Session) -> list[Node]:
+        """Nodes of the longest run of leading full pages that can be shared."""
+        nodes: list[Node] = []
+        parent = self.prefix.root
+        for index in range((len(session.tokens) - 1) // self.page_size):
+            content = session.tokens[index * self.page_size : (index + 1) * self.page_size]
+            node = self.prefix.find(parent, content, session.owner)
+            if node is None:
+                break
+            nodes.append(node)
+            parent = node
+        return nodes
+
+    def _static_rest(self, session: Session) -> int:
+        """Tokens of the static prompt's partial page that go on where the session's KV ends."""
+        if session is self.static or session.nodes != self.static.nodes:
+            return 0
+        start = session.kv_tokens
+        return _common_prefix(
+            session.tokens[start:-1], self.static.tokens[start : self.static.kv_tokens]
+        )
+
     def _obtain(self, count: int, for_session: Session) -> list[int]:
-        """Allocate, taking pages from idle sessions, the longest unused first, when needed."""
-        if self.pages.free < count <= self.obtainable(for_session):
+        if self.pages.available < count <= self.obtainable(for_session):
             for session in sorted(self._idle(for_session), key=lambda s: (s.last_used, s.id)):
                 self.drop(session)
-                if count <= self.pages.free:
+                if count <= self.pages.available:
                     break
         return self.pages.allocate(count)
 
@@ -195,22 +278,37 @@ class KVCache:
         return [s for s in self._sessions if s.pages and not s.running and s is not but]
 
     def _own_last_page(self, session: Session) -> None:
-        """Copy the last page if it is shared and will be written to."""
-        if session.kv_tokens % self.page_size == 0 or not session.pages:
-            return
+        """Before a page is written to in its middle: nobody else may hold it or find it."""
         last = session.pages[-1]
-        if self.pages.holders(last) > 1:
-            try:
-                (own,) = self._obtain(1, session)
-            except OutOfPages:  # give the partial page up instead: its tokens are computed again
-                session.pages.pop()
-                self.pages.release([last])
-                session.kv_tokens = len(session.pages) * self.page_size
-                session.static_tokens = min(session.static_tokens, session.kv_tokens)
+        if self.pages.holders(last) == 1 and last not in self.prefix:
+            return
+        try:
+            (own,) = self._obtain(1, session)
+        except OutOfPages:  # its tokens are computed again
+            self.pages.release([session.pages.pop()])
+            session.kv_tokens = len(session.pages) * self.page_size
+            session.static_tokens = min(session.static_tokens, session.kv_tokens)
+            return
+        self._copy_page(last, own)
+        session.pages[-1] = own
+        self.pages.release([last])
+
+    def _forget(self, session: Session) -> None:
+        """Discard pages that nobody holds, on and below the first page of the session's own."""
+        node = self.prefix.root
+        for index in range(len(session.tokens) // self.page_size):
+            content = tuple(session.tokens[index * self.page_size : (index + 1) * self.page_size])
+            own = node.children.get((session.owner, content))
+            if own is not None:
+                for below in list(own.below()):
+                    for page in list(below.pages):
+                        if not self.pages.holders(page):
+                            self.pages.discard(page)
                 return
-            self._copy_page(last, own)
-            session.pages[-1] = own
-            self.pages.release([last])
+            static = node.children.get((None, content))
+            if static is None:
+                return
+            node = static
 
 
 def _common_prefix(a: list[int], b: list[int]) -> int:

@@ -31,12 +31,16 @@ class PagePool:
         return config.kv_values_per_token * page_size * dtype.itemsize
 
     @property
+    def pages(self) -> int:
+        return self.keys.shape[1]
+
+    @property
     def size_bytes(self) -> int:
         return sum(t.numel() * t.element_size() for t in (self.keys, self.values))
 
     @property
     def page_bytes(self) -> int:
-        return self.size_bytes // self.keys.shape[1]
+        return self.size_bytes // self.pages
 
     def write(
         self,

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from itertools import count
 
+from engine.kv.prefix import Node
+
 _ids = count(1)
 
 
@@ -17,10 +19,11 @@ class Session:
     The token list is the truth; KV can be taken away at any time and is computed again.
 
     Attributes:
-        owner: whose conversation it is.
+        owner: whose conversation it is; None for the static prompt, which is everybody's.
         tokens: every token, generated ones included. Others than the engine only read it.
         pages: page table; position p lies in `pages[p // page_size]`.
         kv_tokens: leading tokens whose KV is stored.
+        nodes: where its full pages stand in the prefix cache, one for each.
         static_tokens: leading tokens whose KV was taken over from the static prompt.
         busy: a request of it waits or runs.
         running: that request runs, so nobody may take the pages away.
@@ -28,10 +31,11 @@ class Session:
         last_used: the engine's step counter, for choosing which idle session gives up its pages.
     """
 
-    owner: str
+    owner: str | None
     tokens: list[int] = field(default_factory=list)
     pages: list[int] = field(default_factory=list)
     kv_tokens: int = 0
+    nodes: list[Node] = field(default_factory=list)
     static_tokens: int = 0
     busy: bool = False
     running: bool = False
