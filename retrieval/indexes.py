@@ -5,6 +5,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from sqlalchemy.orm import Session
+
 from retrieval import store, vectors
 from retrieval.database import Database
 from retrieval.embedder import Embedder
@@ -64,12 +66,26 @@ class Indexes:
                 vectors.discard(self._folder)
                 log.warning("the vector index could not be written", exc_info=True)
 
+    def mend_lexical(self) -> None:
+        """Make the word index, and fill it again if it does not hold just what the database has.
+
+        They change in the same transactions, so this finds only what somebody else broke.
+        """
+        with self._database.session() as session:
+            self.lexical.create(session)
+            if self.lexical.ids(session) != store.all_passage_ids(session):
+                log.warning("the word index did not fit the database and is built again")
+                self._fill_lexical(session)
+
+    def _fill_lexical(self, session: Session) -> None:
+        self.lexical.clear(session)
+        self.lexical.add(session, store.index_texts(session))
+
     def rebuild(self) -> None:
         """Build both again from the database. Raises EmbedderUnavailable."""
         with self.lock:
             with self._database.session() as session:
-                self.lexical.clear(session)
-                self.lexical.add(session, store.index_texts(session))
+                self._fill_lexical(session)
             index = self.vectors()
             with self._database.reading() as session:
                 index.rebuild(store.searchable_vectors(session, index.fingerprint))

@@ -9,7 +9,7 @@ import logging
 import threading
 from pathlib import PurePath
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import OperationalError
 
 from retrieval import store
 from retrieval.database import Database, is_storage_full
@@ -226,6 +226,6 @@ class Indexer:
 
 def _is_of_machine(error: Exception) -> bool:
     """Whether the fault lies outside the document, so that trying again later makes sense."""
-    if isinstance(error, (ParserStopped, EmbedderUnavailable, DBAPIError)):
+    if isinstance(error, (ParserStopped, EmbedderUnavailable, OperationalError)):
         return True
     return is_storage_full(error) or isinstance(error, OSError)

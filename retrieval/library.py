@@ -57,8 +57,8 @@ class Library:
 
     def start(self) -> None:
         """Begin indexing in the background, first of all what an earlier process left."""
-        with self._lock, self._database.session() as session:
-            self._indexes.lexical.create(session)
+        self._indexes.mend_lexical()
+        with self._lock, self._database.reading() as session:
             self._files.sweep(store.wanted_hashes(session))
         self._requeue_outdated()
         self._indexer.start()
@@ -97,7 +97,8 @@ class Library:
         unless it was refused: then it is tried again, under the new name.
         Raises Unreadable if there is no file to read, StorageFull if its copy does not fit.
         """
-        name = name or path.name
+        # A name that is no valid text for the system may still be stored and shown.
+        name = os.fsencode(name or path.name).decode("utf-8", errors="replace")
         format = format_of(name)
         reason = None if format else unsupported(name)
         with self._files.receive(path, keep=format is not None) as received, self._lock:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from retrieval.embedder import Embedder
 from retrieval.errors import DataFolderNotWritable, DocumentNotFound, RetrievalError, Unreadable
@@ -245,6 +246,28 @@ def test_indexes_can_be_checked_and_rebuilt(
     )
     assert fresh.rebuild_index().ok
     assert fresh.search(SECRET).passages
+
+
+def test_a_word_index_that_lost_passages_is_filled_again_at_start(
+    open_library: OpenLibrary, tmp_path: Path
+) -> None:
+    library = open_library()
+    library.wait(library.add(write(tmp_path / "a.md", TEXT)).id, 120)
+    library.close()
+    with library._database.session() as session:
+        session.execute(text("DELETE FROM passages_fts"))
+    assert library.check().problems == (
+        "The word index does not fit the database; rebuild the index.",
+    )
+    again = open_library()
+    assert again.check().ok
+    assert again.search(SECRET).passages[0].lexical_rank == 1
+
+
+def test_a_file_name_that_is_no_valid_text_is_stored(library: Library, tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/K\xf6ln.txt"))
+    view = library.wait(library.add(write(path, TEXT)).id, 120)
+    assert (view.name, view.state) == ("K\ufffdln.txt", "ready")
 
 
 def test_a_folder_that_cannot_be_written_says_so(tmp_path: Path, open_library: OpenLibrary) -> None:
