@@ -72,7 +72,7 @@ def ask(
         events = host.ask(question, session=session, options=options)
         if as_json:
             with console.only_results_on_stdout():
-                turn = [event for event in events if event["event"] == "finished"][-1]["turn"]
+                turn = console.final_turn(events)
             console.print_json(turn)
         else:
             turn = console.show_answer(events)

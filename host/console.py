@@ -19,6 +19,10 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from chat.stats import TurnStats
+from chat.ui.cost import cost_line
+from chat.ui.figures import count
+from host.errors import ServerFailed
 from host.workspace import Event
 
 _OUTCOMES = {"duplicate": "already there", "indexed": "indexed"}
@@ -38,10 +42,6 @@ def only_results_on_stdout() -> Iterator[None]:
     """Sends what libraries print to stderr, so that `--json` prints nothing but JSON."""
     with redirect_stdout(sys.stderr):
         yield
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def show_adding(events: Iterable[Event]) -> bool:
 
 def _progress(document: Event) -> str:
     name, done, total = document["name"], document["passages_done"], document["passages"]
-    return f"{name} ({done} of {plural(total, 'passage')})" if total else f"{name} (reading)"
+    return f"{name} ({done} of {count(total, 'passage')})" if total else f"{name} (reading)"
 
 
 def _file_line(event: Event) -> str:
@@ -107,7 +107,7 @@ def _file_line(event: Event) -> str:
         return f"{event['outcome']}  {name}: {event['reason']}"
     line = f"{_OUTCOMES[event['outcome']]}  {name}"
     if event["outcome"] == "indexed":
-        pages, passages = plural(document["pages"], "page"), plural(document["passages"], "passage")
+        pages, passages = count(document["pages"], "page"), count(document["passages"], "passage")
         line += f"  ({pages}, {passages})"
     return "\n".join([line, *(f"  note: {note}" for note in document.get("notes") or ())])
 
@@ -137,13 +137,27 @@ def show_answer(events: Iterable[Event]) -> Event:
                 live.update(_last_lines(text, console), refresh=True)
             elif event["event"] == "finished":
                 turn = event["turn"]
+    if not turn:
+        raise _no_end()
     print(turn["answer"])
     for note in turn["notes"]:
         print(f"\nNote: {note}")
     _show_sources(turn["citations"])
     if turn["stats"]:
-        print(f"\n{cost_line(turn['stats'])}")
+        print(f"\n{cost_line(TurnStats.from_json(turn['stats']))}")
     return turn
+
+
+def final_turn(events: Iterable[Event]) -> Event:
+    """The turn that the events of `ask` end with, without showing anything on the way."""
+    turns: list[Event] = [event["turn"] for event in events if event["event"] == "finished"]
+    if not turns:
+        raise _no_end()
+    return turns[-1]
+
+
+def _no_end() -> ServerFailed:
+    return ServerFailed("The server ended before the answer did; what was written is saved there.")
 
 
 def _last_lines(text: str, console: Console) -> Text:
@@ -162,16 +176,3 @@ def _show_sources(citations: list[Event]) -> None:
             words = words[start - citation["char_start"] : end - citation["char_start"]]
         words = " ".join(words.split())
         print(f"{citation['marker']} {citation['title']}, page {citation['page']}: “{words}”")
-
-
-def cost_line(stats: Event) -> str:
-    """What the turn cost, as under each answer of the page."""
-    return " · ".join(
-        (
-            f"{stats['cached_tokens']:,} reused",
-            f"{stats['computed_tokens']:,} computed",
-            f"first token {stats['ttft_s']:.2f} s",
-            f"{stats['decode_tokens_per_s']:.0f} tok/s",
-            f"KV {stats['kv_bytes'] / 1e6:.0f} MB",
-        )
-    )

@@ -10,7 +10,11 @@ _OFFLINE = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "GRADIO_ANALYTICS_ENABLED": "False",
 }
-_QUIET = {"TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false"}
+_QUIET = {
+    "TRANSFORMERS_VERBOSITY": "error",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",  # transformers' bar while it loads weights, too
+}
 
 
 def prepare(*, data_dir: Path | None = None) -> None:

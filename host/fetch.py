@@ -80,8 +80,9 @@ def fetch_hub(hub_id: str) -> Path:
 
     The hub's own progress bars are shown. Raises FetchFailed.
     """
-    # The switch is read when huggingface_hub is imported: this must come first.
+    # The switches are read when huggingface_hub is imported: this must come first.
     os.environ["HF_HUB_OFFLINE"] = "0"
+    os.environ.pop("HF_HUB_DISABLE_PROGRESS_BARS", None)
     from huggingface_hub import snapshot_download
 
     try:

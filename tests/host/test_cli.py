@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -187,28 +186,25 @@ def test_a_conversation_goes_on_in_another_process(run, indexed):
     assert stats["computed_tokens"] >= history - stats["static_tokens"]
 
 
-def test_an_unknown_conversation_and_bad_options_are_refused(run, indexed):
-    unknown = run("ask", QUESTION, "--session", "nope", "--data-dir", indexed)
-    assert (unknown.returncode, unknown.stdout) == (1, "")
-    assert "There is no conversation 'nope'" in unknown.stderr
-    bad = run("ask", QUESTION, "--temperature", "-1", "--data-dir", indexed)
-    assert bad.returncode == 2
-    assert "temperature" in bad.stderr
+def test_an_option_out_of_range_is_refused_before_a_model_is_loaded(run, indexed):
+    refused = run("ask", QUESTION, "--temperature", "-1", "--data-dir", indexed)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("error: temperature is -1")
 
 
 def test_ctrl_c_ends_a_command_without_a_traceback_and_frees_the_folder(indexed, models_dir, run):
     command = [sys.executable, "app.py", "ask", QUESTION, "--max-tokens", "400"]
-    asking = subprocess.Popen(
+    with subprocess.Popen(
         [*command, "--data-dir", str(indexed)],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "PAGETURN_MODELS_DIR": str(models_dir)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    time.sleep(4)
-    asking.send_signal(signal.SIGINT)
-    _, errors = asking.communicate(timeout=30)
+    ) as asking:
+        assert asking.stderr.readline() == "Loading the weights\n"
+        asking.send_signal(signal.SIGINT)
+        _, errors = asking.communicate(timeout=60)
     assert asking.returncode == 130
     assert "Traceback" not in errors
     assert run("documents", "--data-dir", indexed).returncode == 0
