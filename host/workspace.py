@@ -92,18 +92,10 @@ class Workspace:
         resolve(self.settings.embedder, self.settings.models_dir)
 
     def start_indexing(self) -> None:
-        """Index in the background, from where an earlier process left off. Once for a process.
-
-        The vectors are checked and mended at their first use, by themselves; the words here.
-        """
-        if self._indexing:
-            return
-        self.library.start()
-        self._indexing = True
-        found = self.library.check()
-        if found.lexical != found.passages:
-            self._say("The index does not fit the database; building it again.")
-            self.library.rebuild_index()
+        """Index in the background, from where an earlier process left off. Once for a process."""
+        if not self._indexing:
+            self.library.start()
+            self._indexing = True
 
     def stop_turns(self, wait_s: float = 5.0) -> None:
         """End every running turn and wait until each has saved what it has."""
