@@ -45,7 +45,9 @@ def cost_row(turn: TurnView) -> str:
         line.append(_button(turn.turn, "pt-count", figures.count(sources, "source")))
     elif turn.retrieved:
         line.append(_button(turn.turn, "pt-count", figures.count(len(turn.retrieved), "passage")))
-    if turn.stats:
+    if turn.finish_reason == "not_found":
+        line.append('<span class="pt-figures">the model was not asked</span>')
+    elif turn.stats:
         line.append(_button(turn.turn, "pt-figures", cost_line(turn.stats)))
     parts = [f'<div class="pt-cost">{"".join(line)}</div>'] if line else []
     if turn.error:

@@ -137,23 +137,25 @@ def build(
         )
         outputs = list(screen)
         quick = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+        # Gradio shows notices of queued events only: these have something to say when they fail.
+        spoken = {**quick, "queue": True, "concurrency_limit": None}
 
         page.load(
             actions.load,
             session,
             outputs,
             js="(stored) => pageturn.recall(stored)",
-            **quick,
+            **spoken,
         )
         page.unload(actions.unload)
         session.change(None, session, None, js="(id) => pageturn.remember(id)")
         new.click(actions.new, None, outputs, **quick)
-        history.open(actions.open, None, outputs, **quick)
-        history.remove(actions.delete, session, outputs, **quick)
+        history.open(actions.open, None, outputs, **spoken)
+        history.remove(actions.delete, session, outputs, **spoken)
         panel.pick(actions.pick, session, outputs, trigger_mode="always_last", **quick)
 
         composer.submit(
-            actions.take, [composer, session], outputs, trigger_mode="multiple", **quick
+            actions.take, [composer, session], outputs, trigger_mode="multiple", **spoken
         ).then(
             actions.answer,
             session,
@@ -164,7 +166,7 @@ def build(
             concurrency_limit=32,
             concurrency_id="answers",
         ).then(actions.finish, session, outputs, **quick)
-        composer.stop(actions.stop, session, outputs, trigger_mode="multiple", **quick)
+        composer.stop(actions.stop, session, outputs, trigger_mode="multiple", **spoken)
 
         upload.upload(
             actions.upload,
@@ -174,7 +176,7 @@ def build(
             api_visibility="private",
             concurrency_limit=4,
         )
-        documents.remove(actions.remove, session, outputs, **quick)
-        sample.click(actions.add_sample, None, outputs, **quick)
+        documents.remove(actions.remove, session, outputs, **spoken)
+        sample.click(actions.add_sample, None, outputs, **spoken)
         clock.tick(actions.tick, session, outputs, **quick)
     return page
