@@ -7,7 +7,8 @@ hold enough of its words, weighed by how rare a word is among the passages (IDF)
   for repeating the question is no support;
 - every number of it. A number of the question may stand elsewhere in the same passage.
 
-Words that no passage holds weigh most, so a sentence that adds something of its own fails.
+Words that no passage holds weigh most, so a sentence that adds something of its own fails. Of a
+sentence that fails as a whole, the clauses are tried, and the marker stands behind the clause.
 Comparing words, not vectors, keeps this exact, quick, and the same for every language that
 ``chat.words`` can cut.
 """
@@ -27,12 +28,18 @@ from chat.words import Span, content_words, is_number, sentences
 MIN_SUPPORT = 0.6
 # A second sentence is taken in only where it adds this much.
 WORTH_ANOTHER_SENTENCE = 0.15
+# Fewer words in common are no support, unless one is new and telling: "The answer is 1."
+MIN_COMMON_WORDS = 3
 # The passages' best sentence for the question, and how far the answer has to agree with it.
 MIN_QUESTION = 0.6
 MIN_AGREEMENT = 0.3
 
 NOT_SUPPORTED = "No passage supports this answer."
 
+# What begins a clause that can be right or wrong on its own.
+_CLAUSE = re.compile(
+    r"[,;](?=\s+(?:which|and|but|so|because|since|while|where|whereas|compared)\b)|[，；]"
+)
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _FULL_WIDTH_ENDS = "。！？；」』”’）"
 _OWN_MARKERS = re.compile(r"[ \t]*\[\d{1,2}\](?!\()")
@@ -91,7 +98,7 @@ class _Evidence:
         self._pairs: list[_Window] = []
         for rank, source in enumerate(sources):
             spans = sentences(source.text)
-            words = [frozenset(content_words(source.text[a:b])) for a, b in spans]
+            words = [_words(source.text[a:b]) for a, b in spans]
             self.singles += [_Window(rank, s, w, 1) for s, w in zip(spans, words, strict=True)]
             self._pairs += [
                 _Window(rank, Span(a.start, b.end), v | w, 2)
@@ -103,8 +110,7 @@ class _Evidence:
     def _whole(self) -> list[frozenset[str]]:
         """Every passage's words, those of its title and headings included."""
         return [
-            frozenset(content_words(f"{source.title}\n{source.heading}\n{source.text}"))
-            for source in self._sources
+            _words(f"{source.title}\n{source.heading}\n{source.text}") for source in self._sources
         ]
 
     def coverage(self, words: frozenset[str], by: frozenset[str]) -> float:
@@ -115,6 +121,8 @@ class _Evidence:
     def support(self, words: frozenset[str], question: frozenset[str]) -> _Window | None:
         """The best window that supports a sentence of these words."""
         new = words - question
+        if len(words) < MIN_COMMON_WORDS and not any(map(_is_telling, new)):
+            return None
         best, best_score = None, 0.0
         for window in self.singles + self._pairs:
             score = self.coverage(words, window.words)
@@ -157,15 +165,21 @@ def cite(answer: str, question: str, sources: Sequence[Source]) -> Cited:
     with it; otherwise a note says that nothing supports the answer.
     """
     answer = without_markers(answer).rstrip()
-    asked = frozenset(content_words(question))
+    asked = _words(question)
     evidence = _Evidence(sources)
     found: list[tuple[int, _Window]] = []
     for span in _checked_sentences(answer):
-        words = frozenset(content_words(answer[span.start : span.end]))
-        if words and (window := evidence.support(words, asked)):
-            found.append((span.end, window))
+        for part in [span], _clauses(answer, span):
+            supported = [
+                (end, window)
+                for start, end in part
+                if (window := evidence.support(_words(answer[start:end]), asked))
+            ]
+            if supported:
+                found += supported
+                break
     if not found and answer:
-        window = evidence.agreeing(frozenset(content_words(answer)), asked)
+        window = evidence.agreeing(_words(answer), asked)
         found = [(len(answer), window)] if window else []
     cited = _marked(answer, found, sources)
     return cited if cited.supports or not answer else cited._replace(notes=(NOT_SUPPORTED,))
@@ -178,6 +192,23 @@ def without_markers(answer: str) -> str:
         pieces += [_OWN_MARKERS.sub("", answer[done : code.start()]), code[0]]
         done = code.end()
     return "".join([*pieces, _OWN_MARKERS.sub("", answer[done:])])
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(content_words(text))
+
+
+def _is_telling(word: str) -> bool:
+    return not is_number(word) or len(word) > 1
+
+
+def _clauses(answer: str, sentence: Span) -> list[Span]:
+    """The clauses of a sentence, each up to the comma that ends it; none if it has but one."""
+    cuts = [m.start() for m in _CLAUSE.finditer(answer, sentence.start, sentence.end)]
+    if not cuts:
+        return []
+    starts, ends = [sentence.start, *(cut + 1 for cut in cuts)], [*cuts, sentence.end]
+    return [Span(start, end) for start, end in zip(starts, ends, strict=True)]
 
 
 def _marked(answer: str, found: Sequence[tuple[int, _Window]], sources: Sequence[Source]) -> Cited:
@@ -198,10 +229,11 @@ def _marked(answer: str, found: Sequence[tuple[int, _Window]], sources: Sequence
 
 
 def _checked_sentences(answer: str) -> list[Span]:
-    """The sentences outside of code: a marker inside of it would change it."""
+    """The sentences that say something, outside of code: a marker inside of it would change it."""
     blocks = [Span(*match.span()) for match in _CODE.finditer(answer)]
     return [
         span
         for span in sentences(answer)
-        if not any(span.start < block.end and block.start < span.end for block in blocks)
+        if answer[span.end - 1] not in "?？"
+        and not any(span.start < block.end and block.start < span.end for block in blocks)
     ]

@@ -47,11 +47,11 @@ class EngineSessions:
         return Resumed(session, list(tokens[shared:]))
 
     def close(self, session_id: str) -> None:
-        """Give the conversation's KV back; its stored tokens open it again."""
+        """Give the conversation's KV back for good; its stored tokens open it again."""
         with self._lock:
             session = self._open.pop(session_id, None)
         if session is not None:
-            self._engine.close(session)
+            self._engine.close(session, forget=True)
 
     @property
     def ids(self) -> list[str]:

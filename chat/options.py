@@ -10,13 +10,18 @@ from chat.errors import BadOption
 if TYPE_CHECKING:
     from engine import Sampling
 
+# A small model that has answered likes to go on with the layout of its prompt.
+STOP = ("\nQuestion:", "\nPassage ")
+
 
 @dataclass(frozen=True)
 class AskOptions:
     """What a person may set for a turn; the defaults suit the small default model.
 
-    ``passages`` is how many passages search may bring, ``documents`` the ids of the documents
-    to search (None: all of the owner's). The others are the engine's sampling settings.
+    ``passages`` is how many passages search may bring, ``read`` how many of them the model reads:
+    a small one answers better, and sooner, from two than from four. ``documents`` are the ids of
+    the documents to search (None: all of the owner's). The others are the engine's sampling
+    settings.
     Raises BadOption for a value that makes no sense.
     """
 
@@ -24,10 +29,11 @@ class AskOptions:
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
-    repetition_penalty: float = 1.1
+    repetition_penalty: float = 1.0
     seed: int | None = None
     max_tokens: int = 256
     passages: int = 4
+    read: int = 2
     documents: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -44,6 +50,7 @@ class AskOptions:
             ),
             ("max_tokens", self.max_tokens, self.max_tokens >= 1, "1 or more"),
             ("passages", self.passages, 1 <= self.passages <= 50, "from 1 to 50"),
+            ("read", self.read, 1 <= self.read <= 50, "from 1 to 50"),
         ):
             if not right:
                 raise BadOption(name, value, wanted)
@@ -60,4 +67,5 @@ class AskOptions:
             repetition_penalty=self.repetition_penalty,
             seed=self.seed,
             max_tokens=min(self.max_tokens, max_tokens),
+            stop=STOP,
         )

@@ -12,9 +12,10 @@ from typing import NamedTuple, Protocol
 
 from chat.errors import QuestionTooLong
 
+# Worded by trial: of 30 questions about the sample library, SmolLM2-135M answers 14 rightly with
+# this one and two passages; with nine others, and with one, three or four passages, 3 to 12.
 SYSTEM_PROMPT = (
-    "You answer questions from the passages that come with them. Answer in one to three short "
-    "sentences. Copy numbers, names and units exactly from the passages."
+    "You answer questions using the passages. Quote the exact words, numbers and units. Be brief."
 )
 # An answer may be promised at most this part of the context, whatever length is asked for.
 LARGEST_ANSWER_PART = 1 / 4

@@ -108,16 +108,23 @@ class ConversationStore:
 
     def save_prompt(
         self, turn_id: str, passages: int, tokens: Sequence[int], notes: Sequence[str]
-    ) -> None:
-        """Save what the model is about to read: a user message with the best ``passages``."""
+    ) -> bool:
+        """Save what the model is about to read: a user message with the best ``passages``.
+
+        False, with nothing saved, if one of their documents was removed in the meantime.
+        """
         with self._database.session() as session:
             turn = session.get(Turn, turn_id, options=[selectinload(Turn.passages)])
             if turn is None:
-                return
+                return True
+            read = [row for row in turn.passages if row.rank < passages]
+            if any(row.removed for row in read):
+                return False
             turn.prompt_tokens = tuple(tokens)
             turn.notes = [*notes]
-            for row in turn.passages:
-                row.in_prompt = row.rank < passages and not row.removed
+            for row in read:
+                row.in_prompt = True
+            return True
 
     def checkpoint(self, turn_id: str, answer: str, answer_tokens: Sequence[int]) -> None:
         """Save the answer as far as it has come, so that a kill loses next to nothing."""

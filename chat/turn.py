@@ -113,8 +113,10 @@ class RunningTurn:
             self.services.cosines(self.question, self._found),
         ):
             yield from self._say(NOT_FOUND)
+        elif prompt := self._prepare():
+            yield from self._generate(prompt)
         else:
-            yield from self._generate(self._prepare())
+            yield from self._say(NOT_FOUND)
 
     def _search(self) -> None:
         result = self.services.library.search(
@@ -123,25 +125,28 @@ class RunningTurn:
             limit=self.options.passages,
             documents=self.options.documents,
         )
-        self._found = tuple(
-            passage
-            for passage in result.passages
-            if passage.document_id not in self.removed_documents
-        )
         self._retrieve_s = result.seconds
-        self.services.store.save_found(self.turn_id, self._found, self._notes)
-        # A document that was removed between the search and the saving was not in the rows yet.
-        for document_id in tuple(self.removed_documents):
-            self.services.forget_document(document_id, self.owner)
+        self._save_found(result.passages)
 
-    def _prepare(self) -> Fit:
-        """Choose what the model reads, and save that before it does."""
+    def _save_found(self, passages: Sequence[Found]) -> None:
+        """Save them without those whose documents are removed, up to this very moment."""
+        while True:
+            self._found = tuple(p for p in passages if p.document_id not in self.removed_documents)
+            self.services.store.save_found(self.turn_id, self._found, self._notes)
+            if self.removed_documents.isdisjoint(p.document_id for p in self._found):
+                return
+
+    def _prepare(self) -> Fit | None:
+        """Choose what the model reads, and save that before it does; None without a passage."""
+        if not self._found:
+            return None
         services, engine = self.services, self.services.engine
+        wanted = min(self.options.read, len(self._found))
         prompt = fit(
             lambda count, first: engine.format.user(
                 render(self._found[:count], self.question), first
             ),
-            passages=len(self._found),
+            passages=wanted,
             static_tokens=len(self.context.static_tokens),
             turn_tokens=[len(turn.tokens) for turn in self.context.turns],
             context_tokens=engine.context_tokens,
@@ -156,11 +161,17 @@ class RunningTurn:
                 f"The model's context was full: the {prompt.leaving_turns} oldest of the turns "
                 "that it still read have left it. They stay readable here."
             )
-        if prompt.passages < len(self._found):
-            self._notes.append(
-                f"There was room for {prompt.passages} of the {len(self._found)} passages found."
+        notes = [*self._notes]
+        if prompt.passages < wanted:
+            notes.append(
+                f"The model's context had room for {prompt.passages} of the {wanted} passages "
+                "that it should have read."
             )
-        services.store.save_prompt(self.turn_id, prompt.passages, prompt.tokens, self._notes)
+        if not services.store.save_prompt(self.turn_id, prompt.passages, prompt.tokens, notes):
+            # A document was removed since the search: find out again what is left to read.
+            self._save_found(self._found)
+            return self._prepare()
+        self._notes = notes
         return prompt
 
     def _generate(self, prompt: Fit) -> Generator[Event, None, None]:

@@ -55,11 +55,17 @@ class World:
         with self.database.reading() as session:
             return session.get_one(Turn, turn_id)
 
-    def restarted(self) -> "World":
-        """The same data folder as the next process sees it; the engine holds nothing of it."""
+    def restarted(self, engine: Engine) -> "World":
+        """The same data folder as the next process sees it, on an engine that knows nothing."""
         self.conversations.close()
-        again = Conversations(self.database, self.library, self.engine)
-        return World(self.folder, self.database, self.library, self.engine, again)
+        again = Conversations(self.database, self.library, engine)
+        return World(self.folder, self.database, self.library, engine, again)
+
+    def tokens(self, *turn_ids: str) -> int:
+        """How many tokens a conversation of these turns has, the static ones included."""
+        rows = [self.row(id) for id in turn_ids]
+        turns = sum(len(row.prompt_tokens) + len(row.answer_tokens) for row in rows)
+        return len(self.engine.static_tokens) + turns
 
 
 def finished(events: Iterator[Event]) -> TurnView:
@@ -77,6 +83,15 @@ def first(events: Iterator[Event], kind: type[T]) -> T:
 @pytest.fixture(scope="session")
 def engine(chat_model: str) -> Iterator[Engine]:
     engine = Engine(EngineConfig(chat_model, device="cpu", kv_memory="256MB"))
+    yield engine
+    engine.check()
+    engine.shutdown()
+
+
+@pytest.fixture(scope="session")
+def other_engine(chat_model: str) -> Iterator[Engine]:
+    """A second one, as the next process has it."""
+    engine = Engine(EngineConfig(chat_model, device="cpu", kv_memory="128MB"))
     yield engine
     engine.check()
     engine.shutdown()

@@ -117,3 +117,25 @@ def test_an_answer_in_other_words_is_cited_at_its_end_if_it_agrees() -> None:
 def test_no_passages_and_no_answer_are_no_errors() -> None:
     assert cite("Something.", "What?", ()).notes == (NOT_SUPPORTED,)
     assert cite("", "What?", ALL) == Cited("", (), ())
+
+
+def test_of_a_half_right_sentence_the_right_clause_is_marked() -> None:
+    cited = cite(
+        "The KV cache of a 7B model for 1,024 tokens takes 0.50 GiB, which is 999 KiB.",
+        QUESTION,
+        ALL,
+    )
+    assert cited.answer == (
+        "The KV cache of a 7B model for 1,024 tokens takes 0.50 GiB [1], which is 999 KiB."
+    )
+    assert "0.50 GiB" in supporting_words(cited)[0]
+
+
+def test_a_small_number_alone_is_no_support() -> None:
+    assert cite("The answer is 8.", "What is the page size?", ALL).supports == ()
+    right = cite("Llama 2 70B has 8 KV heads.", "How many KV heads does Llama 2 70B have?", ALL)
+    assert supporting_words(right) == [QUERIES.text]
+
+
+def test_a_question_in_the_answer_gets_no_marker() -> None:
+    assert cite("Does a page hold 16 tokens?", "What holds what?", ALL).supports == ()

@@ -46,7 +46,7 @@ def test_stop_before_the_model_began_leaves_a_turn_without_an_answer(world: Worl
     assert (turn.state, turn.answer, turn.finish_reason) == ("stopped", "", "cancelled")
     follow = world.ask(PAGE_QUESTION, session)
     assert follow.stats is not None
-    assert follow.stats.cached_tokens == len(world.engine.static_tokens)
+    assert follow.stats.prompt_tokens == world.tokens() + len(world.row(follow.turn).prompt_tokens)
 
 
 def test_closing_the_generator_stops_the_model_and_saves_what_there_is(world: World) -> None:
@@ -103,9 +103,9 @@ def test_an_error_of_the_engine_is_saved_with_the_text_before_it(
     follow = world.ask(PAGE_QUESTION, session)
     assert follow.state == "done"
     assert follow.stats is not None
-    assert follow.stats.prompt_tokens > len(world.engine.static_tokens) + len(
-        world.row(follow.turn).prompt_tokens
-    )
+    read = world.tokens(turn.turn) + len(world.row(follow.turn).prompt_tokens)
+    assert follow.stats.prompt_tokens == read
+    assert world.row(turn.turn).answer_tokens
 
 
 def test_a_fault_of_ours_is_raised_and_the_turn_says_so(
@@ -212,8 +212,6 @@ def test_a_killed_process_leaves_a_turn_that_the_next_start_marks_and_goes_on_fr
     )
     assert follow.state == "done"
     assert follow.stats is not None
-    row = world.row(turn.turn)
-    assert follow.stats.prompt_tokens == len(world.engine.static_tokens) + len(
-        row.prompt_tokens + row.answer_tokens + world.row(follow.turn).prompt_tokens
-    )
+    read = world.tokens(turn.turn) + len(world.row(follow.turn).prompt_tokens)
+    assert follow.stats.prompt_tokens == read
     conversations.close()
