@@ -7,6 +7,9 @@ from typing import Any
 
 from engine.errors import UnsupportedArchitecture, WeightsUnusable
 
+FACTORS = "frequency_factors"
+"""Rope scaling of a converted GGUF file: each frequency is divided by a factor of its own."""
+
 SUPPORTED = (
     "LlamaForCausalLM",
     "MistralForCausalLM",
@@ -24,6 +27,7 @@ class Rope:
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
     original_context_tokens: int = 0
+    factors: tuple[float, ...] = ()
     kind: str = "default"
 
     def inverse_frequencies(self, head_dim: int) -> list[float]:
@@ -31,6 +35,8 @@ class Rope:
         plain = [self.theta ** (-2 * i / head_dim) for i in range(head_dim // 2)]
         if self.kind == "linear":
             return [f / self.factor for f in plain]
+        if self.kind == FACTORS:
+            return [f / factor for f, factor in zip(plain, self.factors, strict=True)]
         if self.kind == "llama3":
             return [self._llama3(f) for f in plain]
         return plain
@@ -134,6 +140,8 @@ def _rope(data: Mapping[str, Any]) -> Rope:
         return Rope(theta)
     if kind == "linear":
         return Rope(theta, factor=float(scaling["factor"]), kind=kind)
+    if kind == FACTORS:
+        return Rope(theta, factors=tuple(scaling["factors"]), kind=kind)
     if kind == "llama3":
         return Rope(
             theta,

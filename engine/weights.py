@@ -14,15 +14,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
-from engine.errors import ModelNotFound, WeightsUnusable
+from engine.errors import EngineError, ModelNotFound, WeightsUnusable
+from engine.gguf_file import convert
 
 Progress = Callable[[str], None]
-
-# A larger GGUF file is stored in bfloat16: float32, exact for every GGUF quantisation, would take
-# four bytes a parameter of disk for models that no one runs in float32.
-_EXACT_BELOW_PARAMETERS = 1_000_000_000
 
 
 def model_folder(model: str, convert_dir: Path | None, progress: Progress) -> Path:
@@ -70,14 +66,16 @@ def _convert_gguf(file: Path, convert_dir: Path | None, progress: Progress) -> P
     stamp_file = target / "converted-from.json"
     if stamp_file.is_file() and json.loads(stamp_file.read_text()) == stamp:
         return target
-    progress(f"Converting {file.name} once; this takes about a quarter of a minute")
+    progress(f"Converting {file.name}, once")
     part = home / f"{file.stem}.converting.{os.getpid()}"
     try:
         home.mkdir(parents=True, exist_ok=True)
-        _save_gguf_as_folder(file, part)
+        convert(file, part, progress)
         (part / stamp_file.name).write_text(json.dumps(stamp))
         shutil.rmtree(target, ignore_errors=True)
         part.replace(target)
+    except EngineError:
+        raise
     except Exception as error:
         raise WeightsUnusable(
             f"{file} could not be converted to {target}: {error or type(error).__name__}"
@@ -85,27 +83,6 @@ def _convert_gguf(file: Path, convert_dir: Path | None, progress: Progress) -> P
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return target
-
-
-def _save_gguf_as_folder(file: Path, folder: Path) -> None:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    where: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True}
-    model = AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float32, **where)
-    if model.num_parameters() > _EXACT_BELOW_PARAMETERS:
-        model = model.to(torch.bfloat16)
-    # The tensors are plain by now; transformers still calls the model quantised.
-    if hasattr(model.config, "quantization_config"):
-        del model.config.quantization_config
-    model.config.architectures = [type(model).__name__]
-    model.config.save_pretrained(folder)
-    tensors = model.state_dict()
-    if model.config.tie_word_embeddings:
-        tensors.pop("lm_head.weight", None)
-    save_file({name: t.contiguous() for name, t in tensors.items()}, folder / "model.safetensors")
-    AutoTokenizer.from_pretrained(file.parent, **where).save_pretrained(folder)
 
 
 def read_json(folder: Path, name: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Engines for the tests: the real model in float32, and tiny random ones."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -64,9 +65,21 @@ def make_tiny(
         model.save_pretrained(folder)
         for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
             shutil.copy(tokenizer_files / name, folder)
+        _cut_tokenizer(folder / "tokenizer.json", settings["vocab_size"])
         return folder
 
     return make
+
+
+def _cut_tokenizer(file: Path, size: int) -> None:
+    """Leave the first `size` tokens of a tokenizer, and the merges that lead to them."""
+    data = json.loads(file.read_text())
+    vocabulary = {token: i for token, i in data["model"]["vocab"].items() if i < size}
+    data["model"]["vocab"] = vocabulary
+    data["model"]["merges"] = [
+        merge for merge in data["model"]["merges"] if {*merge, "".join(merge)} <= set(vocabulary)
+    ]
+    file.write_text(json.dumps(data))
 
 
 @pytest.fixture(scope="session")

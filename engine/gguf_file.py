@@ -1,0 +1,170 @@
+"""A GGUF file as a model folder: configuration, safetensors and tokenizer, converted once.
+
+The weights are dequantised: to float32, which holds every GGUF quantisation exactly, or above a
+billion parameters to bfloat16, since nobody runs those in float32 and the disk is spared.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+from engine.errors import UnsupportedArchitecture, WeightsUnusable
+from engine.model_config import FACTORS, SUPPORTED
+
+_EXACT_BELOW_PARAMETERS = 1_000_000_000
+_SHARD_BYTES = 2**30
+
+_FAMILY = {
+    "llama": ("LlamaForCausalLM", "llama"),
+    "mistral": ("MistralForCausalLM", "mistral"),
+    "qwen2": ("Qwen2ForCausalLM", "qwen2"),
+    "qwen3": ("Qwen3ForCausalLM", "qwen3"),
+}
+# Files of these store each rotary pair (i, i + half) side by side.
+_INTERLEAVED = ("llama", "mistral")
+_ROOT = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+_BLOCK = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+
+
+def convert(file: Path, folder: Path, progress: Callable[[str], None]) -> None:
+    """Write the model in `file` to `folder`, which is made.
+
+    Raises:
+        UnsupportedArchitecture: the file holds a family that the engine does not run.
+        WeightsUnusable: the file is broken or lacks something.
+        OSError: the folder cannot be written.
+    """
+    from gguf import GGUFReader
+    from transformers import AutoTokenizer
+
+    try:
+        reader = GGUFReader(file)
+    except Exception as error:  # the reader fails in many ways on a broken file
+        raise WeightsUnusable(f"{file} is not a usable GGUF file: {error}") from error
+    folder.mkdir(parents=True)
+    config = _config(reader)
+    (folder / "config.json").write_text(json.dumps(config, indent=2))
+    progress(f"Converting {file.name}: the tokenizer")
+    tokenizer = AutoTokenizer.from_pretrained(
+        file.parent, gguf_file=file.name, local_files_only=True
+    )
+    tokenizer.save_pretrained(folder)
+    parameters = sum(int(tensor.n_elements) for tensor in reader.tensors)
+    dtype = torch.float32 if parameters < _EXACT_BELOW_PARAMETERS else torch.bfloat16
+    shard: dict[str, torch.Tensor] = {}
+    shards = held = 0
+    for name, tensor in _tensors(reader, config):
+        shard[name] = tensor.to(dtype)
+        held += shard[name].nbytes
+        if held >= _SHARD_BYTES:
+            shards += 1
+            progress(f"Converting {file.name}: part {shards} of the weights")
+            save_file(shard, folder / f"model-{shards:05}.safetensors")
+            shard, held = {}, 0
+    if shard:
+        save_file(shard, folder / f"model-{shards + 1:05}.safetensors")
+
+
+def _config(reader: Any) -> dict[str, Any]:
+    """The file's settings under the names that a Hugging Face configuration has."""
+    fields = {name: field.contents() for name, field in reader.fields.items() if field.types}
+    arch = str(fields.get("general.architecture", "unknown"))
+    if arch not in _FAMILY:
+        raise UnsupportedArchitecture(arch, SUPPORTED)
+
+    def need(key: str) -> Any:
+        if f"{arch}.{key}" not in fields:
+            raise WeightsUnusable(f"The GGUF file lacks the setting {arch}.{key}.")
+        return fields[f"{arch}.{key}"]
+
+    def may(key: str, default: Any) -> Any:
+        return fields.get(f"{arch}.{key}", default)
+
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
+    if "token_embd.weight" not in tensors:
+        raise WeightsUnusable("The GGUF file lacks the tensor token_embd.weight.")
+    heads, hidden = int(need("attention.head_count")), int(need("embedding_length"))
+    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": may("rope.freq_base", 1e4)}
+    if may("rope.scaling.type", "none") not in ("none", "", "linear"):
+        raise WeightsUnusable(
+            f"The rope scaling {may('rope.scaling.type', '')!r} is not supported."
+        )
+    if may("rope.scaling.type", "none") == "linear":
+        rope |= {"rope_type": "linear", "factor": need("rope.scaling.factor")}
+    if "rope_freqs.weight" in tensors:  # how Llama 3's scaling is stored
+        factors = [float(value) for value in tensors["rope_freqs.weight"].data]
+        rope |= {"rope_type": FACTORS, "factors": factors}
+    architecture, model_type = _FAMILY[arch]
+    return {
+        "architectures": [architecture],
+        "model_type": model_type,
+        "hidden_act": "silu",
+        "hidden_size": hidden,
+        "intermediate_size": int(need("feed_forward_length")),
+        "num_hidden_layers": int(need("block_count")),
+        "num_attention_heads": heads,
+        "num_key_value_heads": int(may("attention.head_count_kv", heads)),
+        "head_dim": int(may("attention.key_length", hidden // heads)),
+        "vocab_size": int(tensors["token_embd.weight"].shape[1]),
+        "max_position_embeddings": int(need("context_length")),
+        "rms_norm_eps": float(need("attention.layer_norm_rms_epsilon")),
+        "rope_parameters": rope,
+        "sliding_window": may("attention.sliding_window", None),
+        "tie_word_embeddings": "output.weight" not in tensors,
+        "attention_bias": arch == "llama" and "blk.0.attn_q.bias" in tensors,
+        "eos_token_id": fields.get("tokenizer.ggml.eos_token_id"),
+    }
+
+
+def _tensors(reader: Any, config: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
+    """Dequantised tensors under their Hugging Face names."""
+    from gguf import dequantize
+
+    interleaved = config["model_type"] in _INTERLEAVED
+    for tensor in reader.tensors:
+        name = _name(tensor.name)
+        if name is None:
+            continue
+        values = np.array(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
+        if interleaved and ".q_proj." in name:
+            values = _pairs_apart(values, config["num_attention_heads"])
+        elif interleaved and ".k_proj." in name:
+            values = _pairs_apart(values, config["num_key_value_heads"])
+        yield name, torch.from_numpy(np.ascontiguousarray(values))
+
+
+def _name(name: str) -> str | None:
+    """blk.3.attn_q.weight -> model.layers.3.self_attn.q_proj.weight; None for what is not used."""
+    stem, _, kind = name.rpartition(".")
+    if stem in _ROOT:
+        return f"{_ROOT[stem]}.{kind}"
+    if stem == "rope_freqs":
+        return None
+    block, _, rest = stem.partition(".")
+    index, _, part = rest.partition(".")
+    if block != "blk" or part not in _BLOCK:
+        raise WeightsUnusable(f"The GGUF file has a tensor {name} that no supported model has.")
+    return f"model.layers.{index}.{_BLOCK[part]}.{kind}"
+
+
+def _pairs_apart(values: np.ndarray, heads: int) -> np.ndarray:
+    """Rows (0, half), (1, half + 1), ... of each head back to 0, 1, ..., half, half + 1, ..."""
+    apart = values.reshape(heads, -1, 2, *values.shape[1:]).swapaxes(1, 2)
+    return apart.reshape(values.shape)
