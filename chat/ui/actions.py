@@ -19,6 +19,7 @@ from chat.ui.cost import progress_row
 from chat.ui.documents_panel import documents_panel
 from chat.ui.memory_bar import memory_bar
 from chat.ui.screen import KEEP, Screen, Streamed, composer
+from chat.ui.seen import Seen
 from chat.ui.sources import reading, sources
 from chat.ui.tabs import Tab, Tabs
 from chat.ui.text import escape, safe_markdown
@@ -84,23 +85,21 @@ class Actions:
     @said
     def load(self, session_id: str, request: gr.Request) -> Screen:
         """The page was opened or reloaded: what is stored is what is shown."""
-        tab = self._tab(request)
-        tab.shown.clear()
-        return self._screen_if_there(session_id or "", request, tab)
+        return self._screen_if_there(session_id or "", request)
 
     @said
     def open(self, event: gr.EventData, request: gr.Request) -> Screen:
         """A conversation was picked from the list."""
         tab = self._tab(request)
         tab.turn_to_another()
-        return self._screen(str(event.session), request, tab)
+        return self._screen(str(event.session), request)
 
     @said
     def new(self, request: gr.Request) -> Screen:
         """An empty conversation; it is stored with its first question."""
         tab = self._tab(request)
         tab.turn_to_another()
-        return self._screen("", request, tab)
+        return self._screen("", request)
 
     @said
     def delete(self, session_id: str, event: gr.EventData, request: gr.Request) -> Screen:
@@ -109,9 +108,9 @@ class Actions:
         gone = str(event.session)
         self._conversations.delete(gone, owner)
         if gone != session_id:
-            return Screen(history=self._history(session_id, tab, self._sessions(request)))
+            return Screen(history=conversation_list(self._sessions(request), session_id))
         tab.turn_to_another()
-        return self._screen("", request, tab)
+        return self._screen("", request)
 
     @said
     def pick(self, session_id: str, event: gr.EventData, request: gr.Request) -> Screen:
@@ -133,7 +132,6 @@ class Actions:
             gr.Info("This conversation is still answering. Wait for it, or press Stop.")
             return Screen()
         tab.question, tab.streaming = question, tab.view
-        tab.shown["busy"] = True
         return Screen(
             transcript=[
                 *transcript.messages(self._turns(session_id, request)),
@@ -179,8 +177,7 @@ class Actions:
         """Third, however the second ended: the page shows what was saved."""
         tab = self._tab(request)
         text, tab.refused = tab.refused, ""
-        tab.shown.pop("busy", None)
-        screen = self._screen_if_there(session_id, request, tab)._replace(sources=KEEP)
+        screen = self._screen_if_there(session_id, request)._replace(sources=KEEP)
         return screen._replace(composer=composer(busy=False, text=text)) if text else screen
 
     @said
@@ -195,7 +192,6 @@ class Actions:
     @said
     def upload(self, paths: Sequence[str] | None, request: gr.Request) -> Screen:
         """Files were dropped. Each stands alone, and none stays where it has an address."""
-        tab = self._tab(request)
         for path in map(Path, paths or ()):
             try:
                 self._tell(self._library.add(path, owner=_owner(request), name=path.name))
@@ -203,7 +199,7 @@ class Actions:
                 say(error)
             finally:
                 _discard(path)
-        return self._library_screen(request, tab)._replace(upload=None)
+        return self._library_screen(request, Seen())._replace(upload=None)
 
     @said
     def add_sample(self, request: gr.Request) -> Screen:
@@ -213,15 +209,14 @@ class Actions:
                 self._library.add(path, owner=_owner(request))
             except EXPECTED as error:
                 say(error)
-        return self._library_screen(request, self._tab(request))
+        return self._library_screen(request, Seen())
 
     @said
     def remove(self, session_id: str, event: gr.EventData, request: gr.Request) -> Screen:
         """A document is removed; conversations keep what they quoted, marked as removed."""
-        tab = self._tab(request)
         self._library.remove(str(event.document), _owner(request))
-        screen = self._library_screen(request, tab)
-        if tab.is_streaming:
+        screen = self._library_screen(request, Seen())
+        if self._tab(request).is_streaming:
             return screen
         turns = self._turns(session_id, request)
         shown = sources(turns[-1] if turns else None)
@@ -237,23 +232,23 @@ class Actions:
     # The clock -----------------------------------------------------------------------------
 
     @said
-    def tick(self, session_id: str, request: gr.Request) -> Screen:
-        """Every two seconds: only what differs from what this tab shows is sent."""
-        tab = self._tab(request)
+    def tick(self, session_id: str, shown: str, request: gr.Request) -> Screen:
+        """Every two seconds: only what differs from what the browser shows is sent."""
+        tab, seen = self._tab(request), Seen.parse(shown)
         sessions = self._sessions(request)
-        history = self._history(session_id, tab, sessions)
-        screen = self._library_screen(request, tab)._replace(history=history)
-        if tab.is_streaming:
-            return screen
-        busy = self._is_answering(session_id, tab, sessions)
-        version = _version(session_id, sessions)
-        # Another tab, or this one before it was reloaded, asked here: follow what is saved.
-        follow = tab.is_news("version", version) or busy
-        return screen._replace(
-            history=self._history(session_id, tab, sessions),
-            transcript=(transcript.messages(self._turns(session_id, request)) if follow else KEEP),
-            composer=composer(busy=busy) if tab.is_news("busy", busy) else KEEP,
+        screen = self._library_screen(request, seen)._replace(
+            history=self._history(session_id, sessions, seen)
         )
+        if not tab.is_streaming:
+            busy = self._is_answering(session_id, tab, sessions)
+            # Another tab, or this one before it was reloaded, asked here: follow what is saved.
+            if seen.is_news("version", _version(session_id, sessions)) or busy:
+                turns = self._turns(session_id, request)
+                screen = screen._replace(transcript=transcript.messages(turns))
+            if seen.is_news("busy", busy):
+                screen = screen._replace(composer=composer(busy=busy))
+        now = seen.dump()
+        return screen._replace(seen=now) if now != shown else screen
 
     def unload(self, request: gr.Request) -> None:
         """The tab is gone."""
@@ -261,42 +256,45 @@ class Actions:
 
     # Parts ---------------------------------------------------------------------------------
 
-    def _screen_if_there(self, session_id: str, request: gr.Request, tab: Tab) -> Screen:
+    def _screen_if_there(self, session_id: str, request: gr.Request) -> Screen:
         """The conversation, or an empty one where it was deleted meanwhile."""
         try:
-            return self._screen(session_id, request, tab)
+            return self._screen(session_id, request)
         except SessionNotFound:
-            return self._screen("", request, tab)
+            return self._screen("", request)
 
-    def _screen(self, session_id: str, request: gr.Request, tab: Tab) -> Screen:
+    def _screen(self, session_id: str, request: gr.Request) -> Screen:
         """The whole page for a conversation ("": an empty one). Raises SessionNotFound."""
+        seen = Seen()
         turns = self._turns(session_id, request)
         sessions = self._sessions(request)
-        busy = self._is_answering(session_id, tab, sessions)
-        tab.is_news("version", _version(session_id, sessions))
-        tab.is_news("busy", busy)
-        return self._library_screen(request, tab)._replace(
+        busy = self._is_answering(session_id, self._tab(request), sessions)
+        seen.is_news("version", _version(session_id, sessions))
+        seen.is_news("busy", busy)
+        return self._library_screen(request, seen)._replace(
             session=session_id,
             transcript=transcript.messages(turns),
             sources=sources(turns[-1] if turns else None),
-            history=self._history(session_id, tab, sessions),
+            history=self._history(session_id, sessions, seen),
             composer=composer(busy=busy),
+            seen=seen.dump(),
         )
 
-    def _library_screen(self, request: gr.Request, tab: Tab) -> Screen:
+    def _library_screen(self, request: gr.Request, seen: Seen) -> Screen:
+        """Documents and memory, where they differ from what is seen."""
         documents = self._library.documents(_owner(request))
         panel = documents_panel(documents)
         memory = memory_bar(self._engine.memory(), self._engine.device_kind)
         is_empty = not documents
         return Screen(
-            documents=panel if tab.is_news("documents", panel) else KEEP,
-            memory=memory if tab.is_news("memory", memory) else KEEP,
-            welcome=gr.update(visible=is_empty) if tab.is_news("empty", is_empty) else KEEP,
+            documents=panel if seen.is_news("documents", panel) else KEEP,
+            memory=memory if seen.is_news("memory", memory) else KEEP,
+            welcome=gr.update(visible=is_empty) if seen.is_news("empty", is_empty) else KEEP,
         )
 
-    def _history(self, session_id: str, tab: Tab, sessions: Sequence[SessionView]) -> Any:
+    def _history(self, session_id: str, sessions: Sequence[SessionView], seen: Seen) -> Any:
         listed = conversation_list(sessions, session_id)
-        return listed if tab.is_news("history", listed) else KEEP
+        return listed if seen.is_news("history", listed) else KEEP
 
     def _sessions(self, request: gr.Request) -> list[SessionView]:
         return self._conversations.sessions(_owner(request))

@@ -130,10 +130,11 @@ def build(
                         elem_id="pt-documents",
                         js_on_load="pageturn.documents(element, trigger, 'remove')",
                     )
+        seen = gr.Textbox(visible=False)
         clock = gr.Timer(_CLOCK_S)
 
         screen = Screen(
-            session, chatbot, panel, history, documents, memory, welcome, composer, upload
+            session, chatbot, panel, history, documents, memory, welcome, composer, upload, seen
         )
         outputs = list(screen)
         quick = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
@@ -178,5 +179,5 @@ def build(
         )
         documents.remove(actions.remove, session, outputs, **spoken)
         sample.click(actions.add_sample, None, outputs, **spoken)
-        clock.tick(actions.tick, session, outputs, **quick)
+        clock.tick(actions.tick, [session, seen], outputs, **quick)
     return page

@@ -21,6 +21,7 @@ class Screen(NamedTuple):
     welcome: Any = KEEP
     composer: Any = KEEP
     upload: Any = KEEP
+    seen: Any = KEEP
 
 
 class Streamed(NamedTuple):

@@ -1,11 +1,10 @@
-"""What the server remembers of each open tab: never the conversation, only what is on screen."""
+"""What the server remembers of each open tab: never the conversation, only what it waits for."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 _MOST_TABS = 1000
 
@@ -17,14 +16,13 @@ class Tab:
     ``view`` counts up when another conversation is shown, so that an answer that is still being
     written knows that nobody looks at it here any more. ``streaming`` is the view whose answer
     comes in now. ``question`` waits between the two steps of sending it; ``refused`` is one that
-    goes back into the composer. ``shown`` is what was sent last, part by part.
+    goes back into the composer.
     """
 
     view: int = 0
     streaming: int | None = None
     question: str = ""
     refused: str = ""
-    shown: dict[str, Any] = field(default_factory=dict)
 
     @property
     def is_streaming(self) -> bool:
@@ -38,13 +36,6 @@ class Tab:
     def take_question(self) -> str:
         question, self.question = self.question, ""
         return question
-
-    def is_news(self, part: str, value: Any) -> bool:
-        """Whether this differs from what the tab shows; from now on it shows this."""
-        if part in self.shown and self.shown[part] == value:
-            return False
-        self.shown[part] = value
-        return True
 
 
 class Tabs:

@@ -1,14 +1,27 @@
-"""What the server remembers of each tab."""
+"""What the server remembers of each tab, and what a tab says that it shows."""
 
+from chat.ui.seen import Seen
 from chat.ui.tabs import Tab, Tabs
 
 
 def test_only_news_is_news() -> None:
-    tab = Tab()
-    assert tab.is_news("memory", "a")
-    assert not tab.is_news("memory", "a")
-    assert tab.is_news("memory", "b")
-    assert tab.is_news("version", None), "nothing is not the same as never shown"
+    seen = Seen()
+    assert seen.is_news("memory", "a")
+    assert not seen.is_news("memory", "a")
+    assert seen.is_news("memory", "b")
+    assert seen.is_news("version", None), "nothing is not the same as never shown"
+
+
+def test_what_a_browser_shows_comes_back_from_it() -> None:
+    seen = Seen()
+    seen.is_news("memory", "a")
+    again = Seen.parse(seen.dump())
+    assert not again.is_news("memory", "a")
+
+
+def test_nonsense_from_a_browser_means_that_it_shows_nothing() -> None:
+    for text in (None, "", "nonsense", "[1]"):
+        assert Seen.parse(text).is_news("memory", "a")
 
 
 def test_an_answer_streams_into_the_view_that_asked_and_into_no_other() -> None:
