@@ -59,7 +59,7 @@ class ChatFormat:
         names = sorted(tokenizer.special, key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, names)) or r"(?!)")
         self._system = ""
-        self._static_text = ""
+        self._static: list[int] = []
         self._has_system_role = True
         self._derive()
         ends = [tokenizer.special[m] for m in self._special.findall(self._end)[:1]]
@@ -76,10 +76,14 @@ class ChatFormat:
         else:
             whole = self._head + text + "\n\n"
         # What opens any user message belongs to the message, not to the static part.
-        self._static_text = whole
         if self._has_system_role and self._middle.endswith(self._opening):
-            self._static_text = whole[: len(whole) - len(self._opening)]
-        return self._encode(self._static_text)
+            self._static = self._encode(whole[: len(whole) - len(self._opening)])
+        else:
+            # Plain text touches the message. What no message changes is the static part.
+            rendered = [self._encode(whole, message) for message in ("A", "1", "中", "\n")]
+            together = [len(set(tokens)) == 1 for tokens in zip(*rendered, strict=False)]
+            self._static = rendered[0][: [*together, False].index(False)]
+        return list(self._static)
 
     def user(self, text: str, first: bool) -> list[int]:
         """Tokens of a user message and the prompt for the answer.
@@ -93,10 +97,14 @@ class ChatFormat:
         """
         if not text.strip():
             raise EmptyMessage
-        opening = self._opening
-        if first:
-            opening = (self._whole_opening())[len(self._static_text) :]
-        return self._encode(opening, text, self._prompt)
+        if not first:
+            return self._encode(self._opening, text, self._prompt)
+        tokens = self._encode(self._whole_opening(), text, self._prompt)
+        if (
+            tokens[: len(self._static)] != self._static
+        ):  # a message that merges with the text before
+            return self._encode(self._opening, text, self._prompt)
+        return tokens[len(self._static) :]
 
     def end(self, generated: Sequence[int]) -> list[int]:
         """Tokens that close an answer: the end of the turn, unless the model wrote it itself."""
@@ -104,6 +112,10 @@ class ChatFormat:
         if generated and tokens and generated[-1] == tokens[0]:
             return tokens[1:]
         return tokens
+
+    def answer(self, text: str) -> list[int]:
+        """Tokens of an answer that is known as text only, from another model, say."""
+        return self._tokenizer.encode(text)
 
     def count(self, text: str) -> int:
         return len(self._tokenizer.encode(text))
@@ -168,13 +180,14 @@ class ChatFormat:
                 "The template renders older turns otherwise when a new one is added; the session "
                 "keeps every turn as the model saw it."
             )
-        self.system(_S)
-        tokens = self._encode(self._static_text) + self.user(_U, first=True)
-        if tokens != self._encode(self._whole_opening(), _U, self._prompt):
-            yield (
-                "The template joins the system prompt and the first message without a control "
-                "token between them; they are tokenised apart."
-            )
+        if "think" in self._template:
+            thought = f"<think>\nThoughtMarkerQ\n</think>\n\n{_A}"
+            turns = [_message("user", _U), _message("assistant", thought), _message("user", _U2)]
+            if "ThoughtMarkerQ" not in self._render(turns, prompt=True):
+                yield (
+                    "The template drops the thinking of older answers; the session keeps it, as "
+                    "the model wrote it."
+                )
 
     def _render(self, messages: list[Message], prompt: bool) -> str:
         rendered, _ = render_jinja_template(
