@@ -73,7 +73,7 @@ def process_rss_bytes() -> int:
 
 
 @cache
-def _cpu_name() -> str:
+def cpu_name() -> str:
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -108,7 +108,7 @@ def device_memory(device: torch.device, tensor_bytes: int, nvml: Any = None) -> 
     """
     if device.type != "cuda":
         return DeviceMemory(
-            name=f"RAM ({_cpu_name()})",
+            name=f"RAM ({cpu_name()})",
             allocated_bytes=tensor_bytes,
             reserved_bytes=tensor_bytes,
             used_bytes=process_rss_bytes(),
