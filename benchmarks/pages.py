@@ -5,8 +5,8 @@ goes on for a few turns; they arrive and idle at random (from a fixed seed), and
 opened again from their tokens, as after a reload. Everything runs on the real engine and model.
 
 `waste_fraction` is the share of held token positions without KV, over all turns. `hit_rate` is the
-share of shareable tokens that were found: full pages of sequences that came without KV, whose content
-was computed before (counted from the tokens alone, as a cache that never evicts would find them).
+share of shareable tokens that were found: full pages of sequences that came without KV, whose
+content was computed before (counted from the tokens alone, as a cache that never evicts would).
 """
 
 import random

@@ -1,7 +1,6 @@
 """Engines for the tests: the real model in float32, and tiny random ones."""
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,15 +11,13 @@ import torch
 
 from engine import Engine, EngineConfig
 
-ROOT = Path(__file__).parents[2]
 SYSTEM = "You are a helpful assistant. Answer in one or two sentences."
 
 
 @pytest.fixture(scope="session")
-def model_folder() -> Path:
-    """The default chat model, brought by `python app.py fetch`."""
-    models = Path(os.environ.get("PAGETURN_MODELS_DIR", ROOT / "data/var/models"))
-    return models / "SmolLM2-135M-Instruct"
+def model_folder(chat_model: str) -> Path:
+    """The folder that holds the default chat model's file."""
+    return Path(chat_model).parent
 
 
 @pytest.fixture(scope="session")
