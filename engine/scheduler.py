@@ -23,26 +23,27 @@ class Work(NamedTuple):
 class StepBudget:
     """How many tokens a step may hold so that it takes about `target_s`.
 
-    Steered by the rate of the last steps: it falls as contexts grow and attention gets dearer.
+    Steered by the last steps' time: it shrinks as contexts grow and attention gets dearer. One step
+    that was disturbed from outside halves it at most, and the next ones bring it back.
     """
 
     _LEAST, _MOST = 16, 8192
 
     def __init__(self, target_s: float) -> None:
         self._target_s = target_s
-        self._tokens_per_s = 64 / target_s  # a first guess that even a slow machine can keep
+        self._tokens = 64.0  # a first guess that even a slow machine can keep
 
     @property
     def tokens(self) -> int:
-        fitting = int(self._tokens_per_s * self._target_s) // 16 * 16
-        return min(max(fitting, self._LEAST), self._MOST)
+        return int(self._tokens) // 16 * 16
 
     def record(self, tokens: int, seconds: float) -> None:
-        """Learn from a step of more than a few tokens (a small step's time says little of rate)."""
-        if tokens >= self._LEAST and seconds > 0:
-            rate = tokens / seconds
-            # Slower is believed at once, faster by halves: a step too long is the worse mistake.
-            self._tokens_per_s = min(rate, (self._tokens_per_s + rate) / 2)
+        """Learn from a step with prefill (one of a few decodes says nothing of larger ones)."""
+        if tokens < self._LEAST or seconds <= 0:
+            return
+        change = min(max(self._target_s / seconds, 0.5), 1.5)
+        if change < 1 or tokens >= self._tokens / 2:
+            self._tokens = min(max(self._tokens * change, self._LEAST), self._MOST)
 
 
 class Scheduler:
