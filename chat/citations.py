@@ -5,7 +5,7 @@ hold enough of its words, weighed by how rare a word is among the passages (IDF)
 
 - of all its words at least MIN_SUPPORT, and of those that the question did not bring as much again,
   for repeating the question is no support;
-- every number of it. A number of the question may stand elsewhere in the same passage.
+- every number of it.
 
 Words that no passage holds weigh most, so a sentence that adds something of its own fails. Of a
 sentence that fails as a whole, the clauses are tried, and the marker stands behind the clause.
@@ -20,7 +20,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from chat.words import Span, content_words, is_number, sentences
@@ -46,16 +45,12 @@ _OWN_MARKERS = re.compile(r"[ \t]*\[\d{1,2}\](?!\()")
 
 
 class Source(Protocol):
-    """A passage: its text, where that begins in its page, and what it is headed by."""
+    """A passage: its text, and where that begins in the text of its page."""
 
     @property
     def text(self) -> str: ...
     @property
     def char_start(self) -> int: ...
-    @property
-    def heading(self) -> str: ...
-    @property
-    def title(self) -> str: ...
 
 
 class Support(NamedTuple):
@@ -88,12 +83,14 @@ class _Window:
     words: frozenset[str]
     sentences: int
 
+    def holds_numbers(self, words: frozenset[str]) -> bool:
+        return all(word in self.words for word in words if is_number(word))
+
 
 class _Evidence:
     """The passages' sentences and how much each of their words weighs."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        self._sources = sources
         self.singles: list[_Window] = []
         self._pairs: list[_Window] = []
         for rank, source in enumerate(sources):
@@ -105,13 +102,6 @@ class _Evidence:
                 for a, b, v, w in zip(spans, spans[1:], words, words[1:], strict=False)
             ]
         self._counts = Counter(word for window in self.singles for word in window.words)
-
-    @cached_property
-    def _whole(self) -> list[frozenset[str]]:
-        """Every passage's words, those of its title and headings included."""
-        return [
-            _words(f"{source.title}\n{source.heading}\n{source.text}") for source in self._sources
-        ]
 
     def coverage(self, words: frozenset[str], by: frozenset[str]) -> float:
         """The part of ``words``, by weight, that is among ``by``; 1.0 of no words."""
@@ -128,7 +118,7 @@ class _Evidence:
             score = self.coverage(words, window.words)
             enough = score >= MIN_SUPPORT and self.coverage(new, window.words) >= MIN_SUPPORT
             score -= WORTH_ANOTHER_SENTENCE * (window.sentences - 1)
-            if enough and score > best_score and self._holds_numbers(window, words, question):
+            if enough and score > best_score and window.holds_numbers(words):
                 best, best_score = window, score
         return best
 
@@ -140,16 +130,10 @@ class _Evidence:
             or self.coverage(question, best.words) < MIN_QUESTION
             or self.coverage(words, best.words) < MIN_AGREEMENT
             or not (words - question) & best.words
-            or not self._holds_numbers(best, words, question)
+            or not best.holds_numbers(words)
         ):
             return None
         return best
-
-    def _holds_numbers(
-        self, window: _Window, words: frozenset[str], question: frozenset[str]
-    ) -> bool:
-        missing = {word for word in words - window.words if is_number(word)}
-        return missing <= question and missing <= self._whole[window.rank]
 
     def _weight(self, word: str) -> float:
         count = self._counts[word]
@@ -168,7 +152,8 @@ def cite(answer: str, question: str, sources: Sequence[Source]) -> Cited:
     asked = _words(question)
     evidence = _Evidence(sources)
     found: list[tuple[int, _Window]] = []
-    for span in _checked_sentences(answer):
+    checked = _checked_sentences(answer)
+    for span in checked:
         for part in [span], _clauses(answer, span):
             supported = [
                 (end, window)
@@ -178,7 +163,7 @@ def cite(answer: str, question: str, sources: Sequence[Source]) -> Cited:
             if supported:
                 found += supported
                 break
-    if not found and answer:
+    if checked and not found:
         window = evidence.agreeing(_words(answer), asked)
         found = [(len(answer), window)] if window else []
     cited = _marked(answer, found, sources)
@@ -203,12 +188,13 @@ def _is_telling(word: str) -> bool:
 
 
 def _clauses(answer: str, sentence: Span) -> list[Span]:
-    """The clauses of a sentence, each up to the comma that ends it; none if it has but one."""
+    """The clauses of a sentence that say enough by themselves, each up to its comma."""
     cuts = [m.start() for m in _CLAUSE.finditer(answer, sentence.start, sentence.end)]
     if not cuts:
         return []
     starts, ends = [sentence.start, *(cut + 1 for cut in cuts)], [*cuts, sentence.end]
-    return [Span(start, end) for start, end in zip(starts, ends, strict=True)]
+    clauses = map(Span, starts, ends)
+    return [c for c in clauses if len(_words(answer[c.start : c.end])) >= MIN_COMMON_WORDS]
 
 
 def _marked(answer: str, found: Sequence[tuple[int, _Window]], sources: Sequence[Source]) -> Cited:
@@ -235,5 +221,6 @@ def _checked_sentences(answer: str) -> list[Span]:
         span
         for span in sentences(answer)
         if answer[span.end - 1] not in "?？"
+        and answer[span.start] != "#"
         and not any(span.start < block.end and block.start < span.end for block in blocks)
     ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from chat.citations import Source
+from chat.prompt import PromptPassage
 from chat.words import content_words
 
 MIN_RELEVANCE = 0.5
@@ -28,7 +28,10 @@ def search_text(question: str, previous: str | None) -> str:
 
 
 def is_relevant(
-    question: str, previous: str | None, found: Sequence[Source], cosines: Sequence[float] | None
+    question: str,
+    previous: str | None,
+    found: Sequence[PromptPassage],
+    cosines: Sequence[float] | None,
 ) -> bool:
     """Whether a passage that was found has to do with the question.
 
@@ -45,7 +48,9 @@ def is_relevant(
     return relevance(words, found, cosines) >= MIN_RELEVANCE
 
 
-def relevance(words: Collection[str], sources: Sequence[Source], cosines: Sequence[float]) -> float:
+def relevance(
+    words: Collection[str], sources: Sequence[PromptPassage], cosines: Sequence[float]
+) -> float:
     """How much the best of the passages has to do with a question of these words."""
     asked = frozenset(words)
     best = 0.0

@@ -78,8 +78,9 @@ class Services:
         return self.engine.format.user(render(passages_read(turn), turn.question), first)
 
     def assistant_message(self, turn: Turn) -> Sequence[int]:
-        """The tokens of a stored turn's answer, from its text."""
-        return self.engine.format.answer(without_markers(turn.answer))
+        """The tokens of a stored turn's answer and of its end, from its text."""
+        answer = self.engine.format.answer(without_markers(turn.answer))
+        return [*answer, *self.engine.format.end(answer)]
 
     def forget_document(self, document_id: str, owner: str) -> set[str]:
         """Take a removed document out of the stored conversations; returns those it was in."""

@@ -21,6 +21,7 @@ from chat.events import Delta, Event, Finished, Retrieved, Started
 from chat.options import AskOptions
 from chat.prompt import Fit, fit, render
 from chat.relevance import is_relevant, search_text
+from chat.repetition import circle_start, whole_sentences
 from chat.services import Services
 from chat.stats import TurnStats
 from chat.store import Outcome
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT_S = 0.5
 NOT_FOUND = "The documents do not hold an answer to this question."
+REPEATS_ITSELF = "The model began to repeat itself, so the answer was ended there."
 NOT_READY = "The documents are still being read. Ask again in a moment."
 
 
@@ -64,6 +66,7 @@ class RunningTurn:
     _found: tuple[Found, ...] = ()
     _text: str = ""
     _answer_tokens: Sequence[int] = ()
+    _kept_tokens: int | None = None  # set once the answer goes round in circles
     _retrieve_s: float = 0.0
     _ttft_s: float = 0.0
     _notes: list[str] = field(default_factory=list)
@@ -193,6 +196,10 @@ class RunningTurn:
             self._text += piece
             self._answer_tokens = session.tokens[answer_start:]
             yield Delta(piece)
+            if self._kept_tokens is None:
+                self._kept_tokens = circle_start(self._answer_tokens)
+                if self._kept_tokens is not None:
+                    self._generation.cancel()
             if now_s - saved_at_s >= CHECKPOINT_S:
                 services.store.checkpoint(self.turn_id, self._text, self._answer_tokens)
                 saved_at_s = now_s
@@ -227,16 +234,23 @@ class RunningTurn:
             self.drop_kv = True  # what the session holds is not what is stored
             tokens = self._closed(self._answer_tokens)
             return Outcome("error", self._text, "error", tokens, (), own_stats, error, self._notes)
-        if state == "done" and result.finish_reason == "cancelled":
+        text, tokens, reason = result.text, result.tokens, str(result.finish_reason)
+        if state == "done" and self._kept_tokens is not None:
+            tokens, reason = tokens[: self._kept_tokens], "repetition"
+            text = whole_sentences(self.services.engine.format.decode(tokens))
+            self._notes.append(REPEATS_ITSELF)
+        elif state == "done" and reason == "cancelled":
             state = "stopped"
-        cited = self._cite(result.text) if state != "error" else Cited(result.text, (), ())
+        cited = Cited(text, (), ())
+        if state != "error":
+            cited = cite(text, self.question, self._found)
         if state == "done":
             self._notes.extend(cited.notes)
         return Outcome(
             state=state,
             answer=cited.answer,
-            finish_reason="error" if state == "error" else result.finish_reason,
-            answer_tokens=self._closed(result.tokens),
+            finish_reason="error" if state == "error" else reason,
+            answer_tokens=self._closed(tokens),
             supports=cited.supports,
             stats=TurnStats.of(result.stats, ttft_s=self._ttft_s, retrieve_s=self._retrieve_s),
             error=error,
@@ -255,6 +269,3 @@ class RunningTurn:
     def _closed(self, tokens: Sequence[int]) -> Sequence[int]:
         """An answer's tokens with those that close its turn; none stay none."""
         return [*tokens, *self.services.engine.format.end(tokens)] if tokens else ()
-
-    def _cite(self, text: str) -> Cited:
-        return cite(text, self.question, self._found)

@@ -51,8 +51,9 @@ class TurnView:
     """One question and what became of it.
 
     ``answer`` has its citation markers in it once the turn is done. ``finish_reason`` is the
-    engine's ("stop", "length", "cancelled"), "not_found" where the documents hold nothing and the
-    model was not asked, "interrupted" after a kill, "error", or None while pending.
+    engine's ("stop", "length", "cancelled"), "repetition" where the model went round in circles
+    and was ended, "not_found" where the documents hold nothing and it was not asked,
+    "interrupted" after a kill, "error", or None while pending.
     """
 
     session: str

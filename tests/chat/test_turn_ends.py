@@ -15,6 +15,7 @@ import pytest
 from chat.conversation import INTERRUPTED, Conversations
 from chat.events import Delta, Retrieved, Started
 from chat.options import AskOptions
+from chat.turn import REPEATS_ITSELF
 from tests.chat.conftest import PAGE_QUESTION, SIZE_QUESTION, World, finished, first
 
 LONG = AskOptions(max_tokens=250, passages=1, temperature=0.8, seed=3)
@@ -126,6 +127,23 @@ def test_a_fault_of_ours_is_raised_and_the_turn_says_so(
     assert "ZeroDivisionError" in turn.error
     assert turn.answer
     assert world.ask(PAGE_QUESTION, session).state == "done"
+
+
+def test_an_answer_that_goes_round_in_circles_is_ended_and_cut(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("chat.turn.circle_start", lambda tokens: 3 if len(tokens) >= 6 else None)
+        turn = world.ask(SIZE_QUESTION, options=LONG)
+    assert (turn.state, turn.finish_reason) == ("done", "repetition")
+    assert REPEATS_ITSELF in turn.notes
+    kept = world.row(turn.turn).answer_tokens
+    assert turn.answer.startswith(world.engine.format.decode(kept[:3]).strip())
+    assert len(kept) == 3 + len(world.engine.format.end(kept[:3]))
+    follow = world.ask(PAGE_QUESTION, turn.session)
+    assert follow.stats is not None
+    read = world.tokens(turn.turn) + len(world.row(follow.turn).prompt_tokens)
+    assert follow.stats.prompt_tokens == read
 
 
 def test_two_conversations_answer_at_the_same_time(world: World) -> None:
