@@ -184,8 +184,9 @@ class Engine:
 
         Args:
             session: idle.
-            forget: also make its KV unfindable, so that nothing of it stays in the pool unless
-                another session holds it. Otherwise full pages stay cached until room is needed.
+            forget: also drop all that is cached for its owner, so that nothing of it stays in the
+                pool unless another session holds it. Otherwise full pages stay findable until room
+                is needed.
 
         Raises:
             SessionBusy: it is answering; cancel and wait first.

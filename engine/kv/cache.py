@@ -66,14 +66,14 @@ class KVCache:
 
         Args:
             session: idle.
-            forget: leave nothing of it findable either: pages on and below what it computed itself
-                become free unless another session holds them.
+            forget: leave nothing of it findable, whatever it went through (turns taken back, a
+                history that was cut): all that is cached for its owner becomes free.
         """
         self.drop(session)
         self._sessions.discard(session)
         session.closed = True
         if forget:
-            self._forget(session)
+            self._forget(session.owner)
 
     def pin_static(self, session: Session) -> None:
         """Make a computed session the static prompt: it is never evicted, and others fork it."""
@@ -84,7 +84,7 @@ class KVCache:
     def unpin_static(self) -> None:
         """Give the static prompt up; its pages go once no session holds them."""
         self.drop(self.static)
-        self._forget(self.static)
+        self._forget(None)
         self.static = Session(owner=None)
 
     # -- pages of one session ----------------------------------------------------------------
@@ -293,22 +293,13 @@ class KVCache:
         session.pages[-1] = own
         self.pages.release([last])
 
-    def _forget(self, session: Session) -> None:
-        """Discard pages that nobody holds, on and below the first page of the session's own."""
-        node = self.prefix.root
-        for index in range(len(session.tokens) // self.page_size):
-            content = tuple(session.tokens[index * self.page_size : (index + 1) * self.page_size])
-            own = node.children.get((session.owner, content))
-            if own is not None:
-                for below in list(own.below()):
-                    for page in list(below.pages):
-                        if not self.pages.holders(page):
-                            self.pages.discard(page)
-                return
-            static = node.children.get((None, content))
-            if static is None:
-                return
-            node = static
+    def _forget(self, owner: str | None) -> None:
+        """Discard what is cached for an owner; what sessions hold stays."""
+        for node in list(self.prefix.root.below()):
+            if node is not self.prefix.root and node.step[0] == owner:
+                for page in list(node.pages):
+                    if not self.pages.holders(page):
+                        self.pages.discard(page)
 
 
 def _common_prefix(a: list[int], b: list[int]) -> int:
