@@ -2,66 +2,32 @@
 
 from __future__ import annotations
 
-import functools
-import logging
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from chat.errors import ChatError, SessionNotFound
-from chat.events import Delta, Finished, Retrieved, Started
+from chat.errors import SessionNotFound
 from chat.ui import transcript
 from chat.ui.conversation_list import conversation_list
 from chat.ui.cost import progress_row
 from chat.ui.documents_panel import documents_panel
 from chat.ui.memory_bar import memory_bar
+from chat.ui.notices import EXPECTED, said, say
 from chat.ui.screen import KEEP, Screen, Streamed, composer
 from chat.ui.seen import Seen
-from chat.ui.sources import reading, sources
+from chat.ui.sources import sources
+from chat.ui.streaming import streamed
 from chat.ui.tabs import Tab, Tabs
-from chat.ui.text import escape, safe_markdown
-from chat.views import CitationView, SessionView, TurnView
-from engine.errors import EngineError
-from retrieval.errors import RetrievalError
+from chat.ui.text import escape
+from chat.views import SessionView, TurnView
 
 if TYPE_CHECKING:
     from chat.conversation import Conversations
-    from chat.events import Event
     from engine import Engine
     from retrieval.library import Library
-    from retrieval.views import DocumentView, Found
-
-_log = logging.getLogger("pageturn")
-
-EXPECTED = (ChatError, EngineError, RetrievalError)
-_UPDATE_S = 0.1  # a browser that draws more often than this is slower and shows no more
-_Handler = TypeVar("_Handler", bound=Callable[..., Screen])
-
-
-def said(handler: _Handler) -> _Handler:
-    """A handler whose errors become a sentence on the page, never a traceback."""
-
-    @functools.wraps(handler)
-    def wrapped(*args: Any, **kwargs: Any) -> Screen:
-        try:
-            return handler(*args, **kwargs)
-        except Exception as error:
-            say(error)
-            return Screen()
-
-    return wrapped  # type: ignore[return-value]
-
-
-def say(error: Exception) -> None:
-    """Show an error as a notice. Gradio renders notices as HTML, so the text is escaped."""
-    if not isinstance(error, EXPECTED):
-        _log.exception("The page met an error that it does not know", exc_info=error)
-        gr.Warning("Something went wrong inside Pageturn; its log says what. Please try again.")
-    else:
-        gr.Warning(escape(str(error)))
+    from retrieval.views import DocumentView
 
 
 class Actions:
@@ -162,7 +128,7 @@ class Actions:
             tab.refused = question if tab.view == view else ""
             return
         try:
-            for screen in _stream(events, question, before):
+            for screen in streamed(events, question, before):
                 if tab.view == view:
                     yield screen
         except Exception as error:
@@ -204,6 +170,9 @@ class Actions:
     @said
     def add_sample(self, request: gr.Request) -> Screen:
         """The sample library, by one click."""
+        if not self._sample_library.is_dir():
+            gr.Warning("The sample library is not installed here. Add files of your own instead.")
+            return Screen()
         for path in self._library.expand([self._sample_library]):
             try:
                 self._library.add(path, owner=_owner(request))
@@ -309,51 +278,6 @@ class Actions:
 
     def _tab(self, request: gr.Request) -> Tab:
         return self._tabs.of(request.session_hash)
-
-
-def _stream(
-    events: Iterator[Event], question: str, before: list[transcript.Message]
-) -> Iterator[Streamed]:
-    """The events of a turn as screens: session, transcript and sources."""
-    turn_id, written, drawn_at = "", "", 0.0
-    asked = [*before, transcript.question(question)]
-    for event in events:
-        match event:
-            case Started(session_id, turn_id):
-                yield Streamed(session=session_id)
-            case Retrieved(passages, _):
-                found = [_found(passage) for passage in passages]
-                row = progress_row(f"Reading {len(found)} passages…" if found else "Answering…")
-                yield Streamed(
-                    transcript=[*asked, transcript.below(row)],
-                    sources=reading(turn_id, question, found),
-                )
-            case Delta(text):
-                written += text
-                if time.monotonic() - drawn_at >= _UPDATE_S:
-                    drawn_at = time.monotonic()
-                    yield Streamed(
-                        transcript=[
-                            *asked,
-                            *transcript.answer(safe_markdown(written)),
-                            transcript.below(progress_row("Answering…")),
-                        ]
-                    )
-            case Finished(turn):
-                yield Streamed(
-                    transcript=[*before, *transcript.turn_messages(turn)], sources=sources(turn)
-                )
-
-
-def _found(passage: Found) -> CitationView:
-    return CitationView(
-        document=passage.document_id,
-        title=passage.title or passage.name,
-        page=passage.page,
-        char_start=passage.char_start,
-        char_end=passage.char_end,
-        text=passage.text,
-    )
 
 
 def _version(session_id: str, sessions: Sequence[SessionView]) -> Any:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _HERE = Path(__file__).parent
+# Later ones win: colours are used by all, and narrow windows change what is before them.
+_STYLES = ("colours", "frame", "history", "transcript", "side", "narrow")
 _SANS = ["ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
 _MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
 
@@ -41,7 +43,7 @@ _HEADERS = (
 
 
 def theme() -> gr.themes.Base:
-    """Gradio's base theme on the fonts of the reader's system; colours are in page.css."""
+    """Gradio's base theme on the fonts of the reader's system; colours are in colours.css."""
     return gr.themes.Base(
         primary_hue=gr.themes.colors.teal,
         neutral_hue=gr.themes.colors.stone,
@@ -56,7 +58,7 @@ def launch_options() -> dict[str, Any]:
 
     The styles go into the head as they are: Gradio would rewrite the selectors of its ``css``.
     """
-    style = (_HERE / "page.css").read_text(encoding="utf-8")
+    style = "\n".join((_HERE / f"{name}.css").read_text(encoding="utf-8") for name in _STYLES)
     script = (_HERE / "page.js").read_text(encoding="utf-8")
     return {
         "theme": theme(),

@@ -9,16 +9,19 @@ from playwright.sync_api import expect
 HEIGHT = "How tall is the tower of the lighthouse of Skagen?"
 
 
+@pytest.mark.parametrize("width", [360, 390])
 def test_on_a_phone_nothing_is_wider_than_the_screen(
-    library: Any, visit: Callable[..., Any]
+    width: int, library: Any, visit: Callable[..., Any]
 ) -> None:
     library.ask(HEIGHT)
-    phone = visit(library.page.url, width=390)
+    phone = visit(library.page.url, width=width)
     expect(phone.questions).to_have_text([HEIGHT])
+    right = "element => element.getBoundingClientRect().right"
     for part in ("history", "sources", "documents", "chat"):
         phone.go(part)
-        assert phone.page.evaluate("document.documentElement.scrollWidth") <= 390, part
-        assert phone.page.evaluate("document.body.scrollWidth") <= 390, part
+        assert phone.page.evaluate("document.documentElement.scrollWidth") <= width, part
+        assert phone.page.evaluate("document.body.scrollWidth") <= width, part
+        assert phone.page.locator(".pt-nav").evaluate(right) <= width - 4, part
     expect(phone.composer).to_be_in_viewport()
 
 

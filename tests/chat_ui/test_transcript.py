@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 
+from gradio import Chatbot
+from gradio.utils import diff
+
 from chat.stats import TurnStats
 from chat.ui import transcript
 from chat.ui.cost import cost_line, cost_row
@@ -77,3 +80,16 @@ def test_two_supports_of_one_passage_are_one_source(
 
 def test_a_turn_that_runs_elsewhere_is_shown_as_running(turn: Make) -> None:
     assert "Answering" in cost_row(turn(state="pending"))
+
+
+def test_what_is_sent_while_an_answer_grows_is_what_was_added(turn: Make) -> None:
+    """However long the conversation is: Gradio sends the difference to the update before."""
+    before = transcript.messages(turn(turn=f"t{number}") for number in range(50))
+    chatbot = Chatbot()
+
+    def update(written: str) -> list[dict[str, object]]:
+        shown = [*before, *transcript.answer(written), transcript.below("Answering")]
+        return chatbot.postprocess(shown).model_dump()
+
+    ((change, _, added),) = diff(update("The answer"), update("The answer grows"))
+    assert (change, added) == ("append", " grows")
