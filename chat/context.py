@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from sqlalchemy import select
 from sqlalchemy.orm import selectinload
 
-from chat.rows import chain, drop_removed, in_context, owned
+from chat.rows import branch, chain, drop_removed, in_context, owned, placed, tree
 from chat.tables import Conversation, Turn, TurnPassage
 from retrieval.database import Database
 
@@ -53,11 +53,17 @@ class ContextStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def load(self, session_id: str, owner: str) -> Context:
-        """What the conversation's next turn builds on. Raises SessionNotFound."""
+    def load(self, session_id: str, owner: str, instead_of: str | None = None) -> Context:
+        """What the conversation's next turn builds on, or one in the place of ``instead_of``.
+
+        Raises SessionNotFound, TurnNotFound.
+        """
         with self._database.reading() as session:
             conversation = owned(session, session_id, owner)
             turns = chain(session, conversation)
+            if instead_of is not None:
+                every = tree(session, conversation)
+                turns = branch(every, placed(every, instead_of).parent_id)
             return Context(
                 conversation.model,
                 conversation.static_tokens,
@@ -94,9 +100,10 @@ class ContextStore:
             conversation = owned(session, session_id, owner)
             conversation.model = opening.model
             conversation.static_tokens = opening.static_tokens
-            turns = in_context(chain(session, conversation))
-            for turn in turns:
-                turn.prompt_tokens = tuple(render(turn, turn is turns[0]))
+            turns = tree(session, conversation)
+            for turn in in_context(list(turns.values())):
+                first = in_context(branch(turns, turn.id))[0] is turn
+                turn.prompt_tokens = tuple(render(turn, first))
                 turn.answer_tokens = tuple(render_answer(turn))
 
     def forget_document(self, document_id: str, owner: str, render: Render) -> set[str]:

@@ -69,6 +69,7 @@ class Conversations:
         session_id: str | None = None,
         owner: str = "local",
         options: AskOptions | None = None,
+        instead_of: str | None = None,
     ) -> Generator[Event, None, None]:
         """Save the question, and answer it while the generator is read.
 
@@ -76,8 +77,12 @@ class Conversations:
         returns; closing the generator, read or unread, stops the turn and saves what there is.
         What goes wrong later ends in a Finished whose turn says so.
 
+        ``instead_of`` is a turn of the conversation in whose place this one is asked: the same
+        question again is a retry, another one an edit. What came before is not computed again,
+        and the old branch stays (see ``show``).
+
         Raises, with nothing saved: QuestionEmpty, QuestionTooLong, LibraryEmpty, SessionNotFound,
-        TurnRunning.
+        TurnNotFound, TurnRunning.
         """
         asked_at_s = time.perf_counter()
         question = question.strip()
@@ -90,9 +95,9 @@ class Conversations:
         session_id = session_id or new_id()
         self._claim(session_id)
         try:
-            context = opening or self._context(session_id, owner)
+            context = opening or self._context(session_id, owner, instead_of)
             self._check_length(question, context, options)
-            turn_id = self._services.store.begin(session_id, owner, question, opening)
+            turn_id = self._services.store.begin(session_id, owner, question, opening, instead_of)
         except BaseException:
             self._release(session_id)
             raise
@@ -138,6 +143,17 @@ class Conversations:
         """The conversation from its first turn to its newest."""
         return self._services.store.turns(session_id, owner)
 
+    def show(self, session_id: str, turn_id: str, owner: str = "local") -> None:
+        """Go on from the branch that holds a turn (one of its ``versions``), from its newest end.
+
+        Raises SessionNotFound, TurnNotFound, TurnRunning.
+        """
+        self._claim(session_id)
+        try:
+            self._services.store.show(session_id, owner, turn_id)
+        finally:
+            self._release(session_id)
+
     def rename(self, session_id: str, title: str, owner: str = "local") -> None:
         self._services.store.rename(session_id, owner, title)
 
@@ -148,10 +164,10 @@ class Conversations:
 
     # Inside
 
-    def _context(self, session_id: str, owner: str) -> Context:
+    def _context(self, session_id: str, owner: str, instead_of: str | None) -> Context:
         """What the next turn builds on, rendered again if another model wrote it."""
         services = self._services
-        context = services.contexts.load(session_id, owner)
+        context = services.contexts.load(session_id, owner, instead_of)
         if context.model == services.engine.model_name:
             return context
         services.contexts.rewrite(
@@ -161,7 +177,7 @@ class Conversations:
             services.user_message,
             services.assistant_message,
         )
-        return services.contexts.load(session_id, owner)
+        return services.contexts.load(session_id, owner, instead_of)
 
     def _check_length(self, question: str, context: Context, options: AskOptions) -> None:
         """Raises QuestionTooLong if the question does not fit even without passages and history."""

@@ -15,6 +15,14 @@ class SessionNotFound(ChatError):
         super().__init__(f"There is no conversation {session_id!r}.")
 
 
+class TurnNotFound(ChatError):
+    """There is no such turn in this conversation."""
+
+    def __init__(self, turn_id: str) -> None:
+        self.turn_id = turn_id
+        super().__init__(f"There is no turn {turn_id!r} in this conversation.")
+
+
 class TurnRunning(ChatError):
     """The conversation is still answering; it takes one question at a time."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session, selectinload
 
 from chat.citations import Support
-from chat.errors import SessionNotFound
+from chat.errors import SessionNotFound, TurnNotFound
 from chat.stats import TurnStats
 from chat.tables import Conversation, Turn, TurnPassage
 from chat.views import CitationView, TurnView
@@ -22,16 +22,32 @@ def owned(session: Session, session_id: str, owner: str) -> Conversation:
     return conversation
 
 
-def chain(session: Session, conversation: Conversation) -> list[Turn]:
-    """The turns from the root to the conversation's head."""
+def tree(session: Session, conversation: Conversation) -> dict[str, Turn]:
+    """All turns of a conversation by their ids, oldest first: every branch."""
     query = select(Turn).where(Turn.session_id == conversation.id)
-    turns = {turn.id: turn for turn in session.scalars(query.options(selectinload(Turn.passages)))}
+    query = query.order_by(Turn.created_at, Turn.id).options(selectinload(Turn.passages))
+    return {turn.id: turn for turn in session.scalars(query)}
+
+
+def branch(turns: Mapping[str, Turn], at: str | None) -> list[Turn]:
+    """The turns from the root to the turn ``at``; none for None."""
     upwards = []
-    at = conversation.head_turn_id
     while at is not None:
         upwards.append(turns[at])
         at = turns[at].parent_id
     return upwards[::-1]
+
+
+def chain(session: Session, conversation: Conversation) -> list[Turn]:
+    """The turns from the root to the conversation's head."""
+    return branch(tree(session, conversation), conversation.head_turn_id)
+
+
+def placed(turns: Mapping[str, Turn], turn_id: str) -> Turn:
+    """A turn of this conversation. Raises TurnNotFound, for another conversation's too."""
+    if turn_id not in turns:
+        raise TurnNotFound(turn_id)
+    return turns[turn_id]
 
 
 def in_context(turns: Sequence[Turn]) -> list[Turn]:
@@ -41,6 +57,14 @@ def in_context(turns: Sequence[Turn]) -> list[Turn]:
         for turn in turns
         if turn.answer_tokens and not turn.left_context and turn.state != "pending"
     ]
+
+
+def versions(turns: Mapping[str, Turn]) -> dict[str | None, list[str]]:
+    """For each parent (None at the root) the turns that follow it, oldest first."""
+    following: dict[str | None, list[str]] = {}
+    for turn in turns.values():
+        following.setdefault(turn.parent_id, []).append(turn.id)
+    return following
 
 
 def drop_removed(turn: Turn) -> None:
@@ -66,7 +90,8 @@ def attach(turn: Turn, supports: Sequence[Support]) -> None:
         row.support_start, row.support_end = support.start, support.end
 
 
-def turn_view(turn: Turn) -> TurnView:
+def turn_view(turn: Turn, versions: Sequence[str]) -> TurnView:
+    """A turn as it is seen from outside; ``versions`` are the turns that stand in its place."""
     rows = sorted(turn.passages, key=lambda row: (row.rank, row.id))
     cited = sorted(
         (row for row in rows if row.marker is not None),
@@ -85,6 +110,7 @@ def turn_view(turn: Turn) -> TurnView:
         retrieved=tuple(_citation_view(row) for row in rows if row.marker is None),
         stats=TurnStats.from_json(turn.stats) if turn.stats else None,
         notes=tuple(turn.notes),
+        versions=tuple(versions),
     )
 
 

@@ -16,7 +16,7 @@ from sqlalchemy.orm import selectinload
 from chat.citations import Support
 from chat.context import Context
 from chat.migrations import migrate as migrate
-from chat.rows import attach, chain, drop_removed, owned, turn_view
+from chat.rows import attach, branch, drop_removed, owned, placed, tree, turn_view, versions
 from chat.stats import TurnStats
 from chat.tables import Conversation, Turn, TurnPassage
 from chat.views import SessionView, TurnState, TurnView
@@ -49,11 +49,17 @@ class ConversationStore:
     # A turn's life
 
     def begin(
-        self, session_id: str, owner: str, question: str, opening: Context | None = None
+        self,
+        session_id: str,
+        owner: str,
+        question: str,
+        opening: Context | None = None,
+        instead_of: str | None = None,
     ) -> str:
         """Save a question as the conversation's newest turn, pending; returns the turn's id.
 
-        With an ``opening``, the conversation itself begins with this turn.
+        With an ``opening``, the conversation itself begins with this turn. It follows the newest
+        one, or takes the place of the turn ``instead_of``, which stays as another branch.
         """
         turn_id = new_id()
         with self._database.session() as session:
@@ -71,11 +77,14 @@ class ConversationStore:
                 )
                 session.flush()
             conversation = owned(session, session_id, owner)
+            parent = conversation.head_turn_id
+            if instead_of is not None:
+                parent = placed(tree(session, conversation), instead_of).parent_id
             session.add(
                 Turn(
                     id=turn_id,
                     session_id=session_id,
-                    parent_id=conversation.head_turn_id,
+                    parent_id=parent,
                     question=question,
                     created_at=_now(),
                 )
@@ -158,7 +167,8 @@ class ConversationStore:
             )
             session.flush()
             session.refresh(turn, ["passages"])
-            return turn_view(turn)
+            turns = tree(session, session.get_one(Conversation, turn.session_id))
+            return turn_view(turn, versions(turns)[turn.parent_id])
 
     def recover(self, end: Callable[[Sequence[int]], list[int]], note: str) -> int:
         """Mark turns that a kill left pending as interrupted; returns how many there were.
@@ -208,7 +218,22 @@ class ConversationStore:
         """The conversation from its first turn to its newest. Raises SessionNotFound."""
         with self._database.reading() as session:
             conversation = owned(session, session_id, owner)
-            return [turn_view(turn) for turn in chain(session, conversation)]
+            turns = tree(session, conversation)
+            siblings = versions(turns)
+            shown = branch(turns, conversation.head_turn_id)
+            return [turn_view(turn, siblings[turn.parent_id]) for turn in shown]
+
+    def show(self, session_id: str, owner: str, turn_id: str) -> None:
+        """Go to the branch that holds a turn, to its newest end. Raises TurnNotFound."""
+        with self._database.session() as session:
+            conversation = owned(session, session_id, owner)
+            turns = tree(session, conversation)
+            below = {placed(turns, turn_id).id}
+            for turn in turns.values():  # oldest first, so a parent comes before its children
+                if turn.parent_id in below:
+                    below.add(turn.id)
+                    turn_id = turn.id
+            conversation.head_turn_id = turn_id
 
     def require(self, session_id: str, owner: str) -> None:
         """Raises SessionNotFound unless the owner has this conversation."""

@@ -53,7 +53,8 @@ class TurnView:
     ``answer`` has its citation markers in it once the turn is done. ``finish_reason`` is the
     engine's ("stop", "length", "cancelled"), "repetition" where the model went round in circles
     and was ended, "not_found" where the documents hold nothing and it was not asked,
-    "interrupted" after a kill, "error", or None while pending.
+    "interrupted" after a kill, "error", or None while pending. ``versions`` are the turns that
+    were asked in this one's place, itself included, oldest first: retries and edited questions.
     """
 
     session: str
@@ -68,6 +69,7 @@ class TurnView:
     retrieved: tuple[CitationView, ...] = ()
     stats: TurnStats | None = None
     notes: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The object of ``ask --json``."""
@@ -84,6 +86,7 @@ class TurnView:
             "error": self.error,
             "notes": list(self.notes),
             "created_at": self.created_at.isoformat(),
+            "versions": list(self.versions),
         }
 
 

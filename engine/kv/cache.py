@@ -90,26 +90,28 @@ class KVCache:
     # -- pages of one session ----------------------------------------------------------------
 
     def attach(self, session: Session) -> None:
-        """Take over what is computed already, for a session without any KV.
+        """Take over what is computed already and goes on where the session's own KV ends.
 
         Full pages are shared; the static prompt's partial last page is copied, since the session
         will write to it. At least the last token is left, or there would be no logits.
         """
-        if session.kv_tokens:
-            return
-        nodes = self._find(session)
-        session.pages = [node.pages[0] for node in nodes]
-        session.nodes = nodes
-        self.pages.retain(session.pages)
-        session.kv_tokens = len(nodes) * self.page_size
-        session.static_tokens = sum(node.is_static for node in nodes) * self.page_size
+        held = len(session.nodes)
+        found = self._find(session)
+        if found:
+            pages = [node.pages[0] for node in found]
+            self.pages.retain(pages)
+            self.pages.release(reversed(session.pages[held:]))  # a partial page, now found whole
+            session.pages[held:] = pages
+            session.nodes += found
+            session.kv_tokens = len(session.nodes) * self.page_size
+            session.static_tokens += sum(node.is_static for node in found) * self.page_size
         rest = self._static_rest(session)
         if rest:
             try:
                 session.pages += self._obtain(1, session)
             except OutOfPages:
                 return  # the few tokens are computed instead
-            self._copy_page(self.static.pages[len(nodes)], session.pages[-1])
+            self._copy_page(self.static.pages[len(session.nodes)], session.pages[-1])
             session.kv_tokens += rest
             session.static_tokens += rest
 
@@ -245,10 +247,10 @@ class KVCache:
         return -(-tokens // self.page_size)
 
     def _find(self, session: Session) -> list[Node]:
-        """Nodes of the longest run of leading full pages that can be shared."""
+        """Nodes of the full pages that follow the session's own and can be shared."""
         nodes: list[Node] = []
-        parent = self.prefix.root
-        for index in range((len(session.tokens) - 1) // self.page_size):
+        parent = session.nodes[-1] if session.nodes else self.prefix.root
+        for index in range(len(session.nodes), (len(session.tokens) - 1) // self.page_size):
             content = session.tokens[index * self.page_size : (index + 1) * self.page_size]
             node = self.prefix.find(parent, content, session.owner)
             if node is None:
@@ -259,9 +261,9 @@ class KVCache:
 
     def _static_rest(self, session: Session) -> int:
         """Tokens of the static prompt's partial page that go on where the session's KV ends."""
-        if session is self.static or session.nodes != self.static.nodes:
-            return 0
         start = session.kv_tokens
+        if session.nodes != self.static.nodes or start != len(session.nodes) * self.page_size:
+            return 0
         return _common_prefix(
             session.tokens[start:-1], self.static.tokens[start : self.static.kv_tokens]
         )

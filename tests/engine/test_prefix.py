@@ -230,6 +230,24 @@ def test_truncating_into_a_published_page_keeps_it_findable_and_writes_elsewhere
     assert _hit(cache, LONG) == 12
 
 
+def test_a_session_that_goes_back_to_an_older_branch_finds_it() -> None:
+    cache = _cache(static=6)
+    start = [*cache.static.tokens, *range(20, 24)]
+    session = _compute(cache, [*start, *range(40, 54)])
+    cache.truncate(session, len(start))
+    session.tokens += range(60, 74)  # another branch
+    cache.attach(session)
+    assert session.kv_tokens == len(start)
+    cache.reserve(session, len(session.tokens))
+    cache.advance(session, session.pending_tokens)
+    cache.truncate(session, len(start))
+    session.tokens += range(40, 54)  # and back
+    cache.attach(session)
+    assert session.kv_tokens == 20
+    assert session.static_tokens == 6
+    cache.check()
+
+
 def test_forgetting_a_session_leaves_nothing_of_it_to_be_found() -> None:
     cache = _cache(static=8)
     tokens = [*cache.static.tokens, *LONG]
