@@ -56,6 +56,7 @@ def _application(workspace: Workspace, token: str) -> "FastAPI":
     workspace.migrate()
     conversations, library, engine = workspace.conversations, workspace.library, workspace.engine
     workspace.start_indexing()
+    workspace.warm_embedder()
 
     from fastapi import FastAPI
 

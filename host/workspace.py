@@ -9,8 +9,10 @@ server (`host.client.Client` has the same methods).
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from host.models import location, resolve
@@ -97,6 +99,20 @@ class Workspace:
             self.library.start()
             self._indexing = True
 
+    def warm_embedder(self) -> None:
+        """Load the embedding model in the background, so that the first question finds it loaded.
+
+        What is wrong with it is said by whatever uses it.
+        """
+
+        def load() -> None:
+            from retrieval.errors import RetrievalError
+
+            with suppress(RetrievalError):
+                self.library.embedder.encode_question("warm")
+
+        Thread(target=load, name="warm-embedder", daemon=True).start()
+
     def stop_turns(self, wait_s: float = 5.0) -> None:
         """End every running turn and wait until each has saved what it has."""
         deadline = time.monotonic() + wait_s
@@ -112,6 +128,7 @@ class Workspace:
         made = self.__dict__  # where cached_property keeps what it made
         if "conversations" in made:
             self.stop_turns()
+            self.conversations.close()
         if "library" in made:
             self.library.close()
         if "engine" in made:
