@@ -5,7 +5,7 @@ hold enough of its words, weighed by how rare a word is among the passages (IDF)
 
 - of all its words at least MIN_SUPPORT, and of those that the question did not bring as much again,
   for repeating the question is no support;
-- every number of it.
+- every number of it, in the same unit where it is measured.
 
 Words that no passage holds weigh most, so a sentence that adds something of its own fails. Of a
 sentence that fails as a whole, the clauses are tried, and the marker stands behind the clause.
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from chat.words import Span, content_words, is_number, sentences
+from chat.words import Span, content_words, is_number, quantities, sentences
 
 MIN_SUPPORT = 0.6
 # A second sentence is taken in only where it adds this much.
@@ -180,7 +180,7 @@ def without_markers(answer: str) -> str:
 
 
 def _words(text: str) -> frozenset[str]:
-    return frozenset(content_words(text))
+    return frozenset(content_words(text)) | frozenset(quantities(text))
 
 
 def _is_telling(word: str) -> bool:

@@ -53,6 +53,20 @@ _NO_END = re.compile(
 )
 
 
+# A number alone may stand anywhere in a passage; a measured one must be measured in the same unit.
+_QUANTITY = re.compile(
+    r"(?P<number>\d+(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)[ \u00a0-]?"
+    r"(?P<unit>[kmgt]i?b|bytes?|b|bits?|%|percent|[µmn]?s|seconds?|minutes?|hours?|days?|weeks?"
+    r"|months?|years?|[kmg]?hz|[km]?w|[kmµ]?g|[kcmµn]?m|tok/s|gb/s|[gt]?flops?(?:/s)?)(?![\w/])",
+    re.IGNORECASE,
+)
+_UNIT_NAMES = {
+    "bytes": "b", "byte": "b", "bits": "bit", "percent": "%", "seconds": "s", "second": "s",
+    "minutes": "minute", "hours": "hour", "days": "day", "weeks": "week", "months": "month",
+    "years": "year",
+}  # fmt: skip
+
+
 class Span(NamedTuple):
     """A stretch ``text[start:end]``."""
 
@@ -63,6 +77,16 @@ class Span(NamedTuple):
 def content_words(text: str) -> list[str]:
     """The words that carry meaning, in order, repeats included."""
     return list(_words(unicodedata.normalize("NFKC", text)))
+
+
+def quantities(text: str) -> list[str]:
+    """Numbers with the unit of measurement behind them: ``0.50 GiB`` is ``0.5 gib``."""
+    text = unicodedata.normalize("NFKC", text)
+    return [
+        f"{_plain_number(match['number'])} {_UNIT_NAMES.get(unit, unit)}"
+        for match in _QUANTITY.finditer(text)
+        if (unit := match["unit"].casefold())
+    ]
 
 
 def is_number(word: str) -> bool:

@@ -49,6 +49,19 @@ def test_a_wrong_number_is_not_supported() -> None:
     assert cited.notes == (NOT_SUPPORTED,)
 
 
+def test_a_measured_number_must_be_measured_in_the_same_unit() -> None:
+    factors = Passage(
+        "The calculation is 2 * 32 * 1,024 * 4,096 * 2 bytes. The KV cache for 1,024 tokens takes "
+        "0.50 GiB. One token takes 512 KiB of KV cache."
+    )
+    wrong = cite("The KV cache for 1,024 tokens takes 2 GiB.", QUESTION, [factors])
+    right = cite("One token takes 512 KiB of KV cache.", QUESTION, [factors])
+    named = cite("The calculation is 2 * 32 * 1,024 * 4,096 * 2 B.", QUESTION, [factors])
+    assert wrong.supports == ()
+    assert right.supports
+    assert named.supports
+
+
 def test_a_number_taken_over_from_the_question_must_be_in_the_passage() -> None:
     wrong = cite("Yes, a page holds 32 tokens.", "Does a page hold 32 tokens?", ALL)
     right = cite("Yes, a page holds 16 tokens.", "Does a page hold 16 tokens?", ALL)
