@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from engine.sampling import Sampling as Sampling
     from engine.stats import EngineStats as EngineStats
     from engine.stats import MemoryReport as MemoryReport
+    from engine.stats import SessionInfo as SessionInfo
 
 _HOME = {
     "Engine": "engine.engine",
@@ -26,6 +27,7 @@ _HOME = {
     "MemoryReport": "engine.stats",
     "Sampling": "engine.sampling",
     "Session": "engine.kv.session",
+    "SessionInfo": "engine.stats",
 }
 
 __all__ = list(_HOME)

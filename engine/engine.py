@@ -18,7 +18,7 @@ from engine.errors import (
     SessionClosed,
 )
 from engine.generation import Generation
-from engine.kv.cache import KVCache
+from engine.kv.cache import KVCache, PageKind
 from engine.kv.prefix import PrefixStats
 from engine.kv.session import Session
 from engine.loading import load
@@ -27,7 +27,7 @@ from engine.request import EXACT_TOKENS, Request
 from engine.runner import Runner
 from engine.sampling import Sampler, Sampling
 from engine.scheduler import Scheduler
-from engine.stats import MemoryReport
+from engine.stats import MemoryReport, SessionInfo
 
 
 class Engine:
@@ -308,6 +308,27 @@ class Engine:
             device_total_bytes=device.total_bytes,
             process_rss_bytes=process_rss_bytes(),
         )
+
+    def session_list(self) -> tuple[SessionInfo, ...]:
+        """The open sessions, the one used last first."""
+        with self._lock:
+            return tuple(
+                SessionInfo(
+                    id=session.id,
+                    owner=session.owner or "",
+                    tokens=len(session.tokens),
+                    kv_tokens=session.kv_tokens,
+                    pages=len(session.pages),
+                    kv_bytes=len(session.pages) * self._pool.page_bytes,
+                    busy=session.busy,
+                )
+                for session in self._cache.sessions()
+            )
+
+    def page_map(self) -> list[PageKind]:
+        """What each page of the pool is used for: static, active, idle, cached or free."""
+        with self._lock:
+            return self._cache.page_map()
 
     def prefix_stats(self) -> PrefixStats:
         """How much of what came without KV was found in the prefix cache."""

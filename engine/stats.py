@@ -34,6 +34,22 @@ class EngineStats:
 
 
 @dataclass(frozen=True)
+class SessionInfo:
+    """One open session.
+
+    `pages` counts shared ones too, so the bytes of all sessions together can exceed the pool's.
+    """
+
+    id: int
+    owner: str
+    tokens: int
+    kv_tokens: int
+    pages: int
+    kv_bytes: int
+    busy: bool
+
+
+@dataclass(frozen=True)
 class MemoryReport:
     """Where the memory is.
 

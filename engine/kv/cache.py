@@ -7,12 +7,15 @@ scheduler send a running request back to the queue.
 
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from engine.errors import OutOfPages
 from engine.kv.pages import PageAllocator
 from engine.kv.prefix import Node, PrefixCache, PrefixStats
 from engine.kv.session import Session
+
+
+PageKind = Literal["static", "active", "idle", "cached", "free"]
 
 
 class PageCounts(NamedTuple):
@@ -209,6 +212,23 @@ class KVCache:
         total, static = self.pages.total, len(self.static.pages)
         in_use = total - self.pages.available
         return PageCounts(total, static, in_use - static, self.pages.cached, self.pages.free)
+
+    def sessions(self) -> list[Session]:
+        """Open sessions, the one used last first; the static prompt is not among them."""
+        return sorted(self._sessions, key=lambda s: (-s.last_used, s.id))
+
+    def page_map(self) -> list[PageKind]:
+        """What each page of the pool is used for, by its number."""
+        kinds: list[PageKind] = ["free"] * self.pages.total
+        for session in self.sessions()[::-1]:
+            for page in session.pages:
+                if kinds[page] != "active":
+                    kinds[page] = "active" if session.busy else "idle"
+        for page in self.static.pages:
+            kinds[page] = "static"
+        for page in self.pages.cached_pages:
+            kinds[page] = "cached"
+        return kinds
 
     def stats(self) -> PrefixStats:
         return PrefixStats(self._looked_up, self._hit, self.pages.evicted * self.page_size)

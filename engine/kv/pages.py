@@ -36,6 +36,11 @@ class PageAllocator:
         return len(self._cached)
 
     @property
+    def cached_pages(self) -> list[int]:
+        """The cached pages, the next one to be reused first."""
+        return list(self._cached)
+
+    @property
     def available(self) -> int:
         """Pages that `allocate` can hand out."""
         return len(self._free) + len(self._cached)

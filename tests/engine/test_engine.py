@@ -438,6 +438,33 @@ def test_the_memory_report_equals_what_the_tensors_hold(make_engine: MakeEngine)
     assert report.device_allocated_bytes == report.weights_bytes + report.kv_pool_bytes
 
 
+def test_the_page_map_and_the_list_of_sessions_agree_with_the_report(
+    make_engine: MakeEngine,
+) -> None:
+    engine = make_engine()
+    engine.set_system("Be brief.")
+    recorder = Recorder(engine)
+    idle, closed, active = engine.open(), engine.open(), engine.open(owner="ann")
+    _ask(engine, idle, TEXT * 3).result()
+    _ask(engine, closed, TEXT * 2).result()
+    engine.close(closed)
+    generation = _ask(engine, active, "Go on.", max_tokens=200)
+    next(iter(generation))
+    recorder.gate = threading.Event()
+    kinds, report = engine.page_map(), engine.memory()
+    assert kinds.count("static") == report.pages_static
+    assert kinds.count("cached") == report.pages_cached > 0
+    assert kinds.count("free") == report.pages_free
+    assert kinds.count("active") + kinds.count("idle") == report.pages_sessions
+    first, second = engine.session_list()
+    assert (first.id, first.owner, first.busy) == (active.id, "ann", True)
+    assert (second.id, second.busy, second.pages) == (idle.id, False, len(idle.pages))
+    assert second.kv_bytes == second.pages * report.kv_page_bytes
+    generation.cancel()
+    recorder.gate.set()
+    generation.result()
+
+
 def test_the_stats_of_a_turn_add_up(make_engine: MakeEngine) -> None:
     engine = make_engine()
     engine.set_system("Be brief.")
