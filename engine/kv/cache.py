@@ -14,7 +14,6 @@ from engine.kv.pages import PageAllocator
 from engine.kv.prefix import Node, PrefixCache, PrefixStats
 from engine.kv.session import Session
 
-
 PageKind = Literal["static", "active", "idle", "cached", "free"]
 
 
