@@ -74,7 +74,7 @@ def _cut_tokenizer(file: Path, size: int) -> None:
     vocabulary = {token: i for token, i in data["model"]["vocab"].items() if i < size}
     data["model"]["vocab"] = vocabulary
     data["model"]["merges"] = [
-        merge for merge in data["model"]["merges"] if {*merge, "".join(merge)} <= set(vocabulary)
+        merge for merge in data["model"]["merges"] if {*merge, "".join(merge)} <= vocabulary.keys()
     ]
     file.write_text(json.dumps(data))
 
