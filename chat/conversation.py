@@ -17,7 +17,7 @@ from chat.prompt import SYSTEM_PROMPT, fit, render
 from chat.services import Services
 from chat.store import ConversationStore, new_id
 from chat.turn import RunningTurn
-from chat.views import SessionView, TurnView
+from chat.views import HeldView, Quotes, SessionView, TurnView
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -161,6 +161,34 @@ class Conversations:
         """Remove a conversation from the database and its KV from the pool; stops it first."""
         self._services.store.delete(session_id, owner)
         self._drop_kv(session_id, stop=True)
+
+    # What they hold
+
+    def held(self, owner: str = "local") -> list[HeldView]:
+        """The KV of the owner's conversations, the largest first; those without any are left out."""
+        held = self._services.sessions.held()
+        views = [
+            HeldView(view.session, view.title, held[view.session], view.running)
+            for view in self.sessions(owner)
+            if view.session in held and held[view.session].pages
+        ]
+        return sorted(views, key=lambda view: -view.kv_bytes)
+
+    def free_kv(self, session_id: str, owner: str = "local") -> None:
+        """Give a conversation's KV back. Its tokens stay: the next question computes it again.
+
+        Raises SessionNotFound, TurnRunning.
+        """
+        self._services.store.require(session_id, owner)
+        self._claim(session_id)
+        try:
+            self._services.sessions.free(session_id)
+        finally:
+            self._release(session_id)
+
+    def quotes(self, document_id: str, owner: str = "local") -> Quotes:
+        """How many conversations quote a document, and how often."""
+        return self._services.store.quotes(document_id, owner)
 
     # Inside
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine import Engine, Session
+    from engine import Engine, Session, SessionInfo
 
 
 class Resumed(NamedTuple):
@@ -52,6 +52,26 @@ class EngineSessions:
             session = self._open.pop(session_id, None)
         if session is not None:
             self._engine.close(session, forget=True)
+
+    def free(self, session_id: str) -> None:
+        """Give the conversation's pages back, and keep its session: the next turn computes them.
+
+        Raises SessionBusy while it answers.
+        """
+        with self._lock:
+            session = self._open.get(session_id)
+        if session is not None:
+            self._engine.drop_kv(session)
+
+    def held(self) -> dict[str, SessionInfo]:
+        """What the engine holds for each conversation that has a session, by its id."""
+        infos = {info.id: info for info in self._engine.session_list()}
+        with self._lock:
+            return {
+                conversation: infos[session.id]
+                for conversation, session in self._open.items()
+                if session.id in infos
+            }
 
     @property
     def ids(self) -> list[str]:

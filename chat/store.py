@@ -19,7 +19,7 @@ from chat.migrations import migrate as migrate
 from chat.rows import attach, branch, drop_removed, owned, placed, tree, turn_view, versions
 from chat.stats import TurnStats
 from chat.tables import Conversation, Turn, TurnPassage
-from chat.views import SessionView, TurnState, TurnView
+from chat.views import Quotes, SessionView, TurnState, TurnView
 from retrieval.database import Database
 from retrieval.views import Found
 
@@ -234,6 +234,21 @@ class ConversationStore:
                     below.add(turn.id)
                     turn_id = turn.id
             conversation.head_turn_id = turn_id
+
+    def quotes(self, document_id: str, owner: str) -> Quotes:
+        """How many of the owner's conversations quote a document, and in how many citations."""
+        query = (
+            select(func.count(Conversation.id.distinct()), func.count(TurnPassage.id))
+            .join(Turn, TurnPassage.turn_id == Turn.id)
+            .join(Conversation, Turn.session_id == Conversation.id)
+            .where(
+                TurnPassage.document_id == document_id,
+                TurnPassage.marker.is_not(None),
+                Conversation.owner == owner,
+            )
+        )
+        with self._database.reading() as session:
+            return Quotes(*session.execute(query).one())
 
     def require(self, session_id: str, owner: str) -> None:
         """Raises SessionNotFound unless the owner has this conversation."""

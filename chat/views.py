@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from chat.stats import TurnStats
+
+if TYPE_CHECKING:
+    from engine import SessionInfo
 
 TurnState = Literal["pending", "done", "stopped", "interrupted", "error"]
 
@@ -108,3 +111,40 @@ class SessionView:
             "created_at": self.created_at.isoformat(),
             "updated_at": self.updated_at.isoformat(),
         }
+
+
+@dataclass(frozen=True)
+class HeldView:
+    """A conversation with what the engine holds for it; ``running`` while it answers.
+
+    Pages that conversations share count for each of them.
+    """
+
+    session: str
+    title: str
+    info: SessionInfo
+    running: bool
+
+    @property
+    def tokens(self) -> int:
+        return self.info.tokens
+
+    @property
+    def kv_tokens(self) -> int:
+        """Leading tokens that need no computing when the conversation goes on."""
+        return self.info.kv_tokens
+
+    @property
+    def pages(self) -> int:
+        return self.info.pages
+
+    @property
+    def kv_bytes(self) -> int:
+        return self.info.kv_bytes
+
+
+class Quotes(NamedTuple):
+    """How often conversations quote a document."""
+
+    conversations: int
+    passages: int

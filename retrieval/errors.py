@@ -25,6 +25,13 @@ class NothingToIndex(Unreadable):
     """A sound file without any text."""
 
 
+class CopyNotKept(RetrievalError):
+    """A refused document: nothing of it was kept that could be read again."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} was refused and no copy was kept. Add the file again instead.")
+
+
 class ParserStopped(RetrievalError):
     """The library was closed while a file was being parsed; the file stays queued."""
 

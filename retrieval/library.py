@@ -10,6 +10,7 @@ from retrieval import search, store
 from retrieval.database import Database, is_storage_full
 from retrieval.embedder import Embedder
 from retrieval.errors import (
+    CopyNotKept,
     DocumentNotFound,
     EmbedderUnavailable,
     RetrievalError,
@@ -215,6 +216,30 @@ class Library:
                 documents=documents,
             )
         return SearchResult(passages, time.perf_counter() - start)
+
+    # Indexing again
+
+    def reindex(self, document_id: str, owner: str = "local") -> DocumentView:
+        """Read the stored copy of a document and index it again, from the beginning.
+
+        One that is on its way already stays as it is. Raises DocumentNotFound, and CopyNotKept
+        for a refused one.
+        """
+        with self._lock:
+            with self._database.session() as session:
+                view = store.view(session, document_id, owner)
+                if view is None:
+                    raise DocumentNotFound(document_id)
+                if view.state == "refused":
+                    raise CopyNotKept(view.name)
+                if not view.settled:
+                    return self._explained(view)
+                ids = store.clear_content(session, document_id)
+                self._indexes.lexical.remove(session, ids)
+                store.set_state(session, document_id, "queued")
+            self._indexes.forget(ids)
+        self._indexer.wake()
+        return self.get(document_id, owner)
 
     # Removing
 
