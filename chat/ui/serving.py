@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
+from chat.ui.i18n import I18N, early_script
+
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -70,11 +72,13 @@ def launch_options() -> dict[str, Any]:
         "max_file_size": "200mb",
         "ssr_mode": False,
         "pwa": False,
+        "i18n": I18N,
     }
 
 
 def mount(app: FastAPI, blocks: gr.Blocks, path: str = "/") -> FastAPI:
     """Serve the page from the application at ``path``, after all routes added before."""
+    app.add_middleware(LanguageFirst, path=path)
     app.add_middleware(OwnServerOnly)
     gr.mount_gradio_app(app, blocks, path=path, **launch_options())
     return app
@@ -93,3 +97,40 @@ class OwnServerOnly:
             await send(message)
 
         await self._app(scope, receive, with_headers if scope["type"] == "http" else send)
+
+
+class LanguageFirst:
+    """Puts a script of ours before Gradio's, which asks for the browser's language as it begins.
+
+    What Gradio itself offers for scripts (``head``, ``js``) runs after that.
+    """
+
+    def __init__(self, app: ASGIApp, path: str) -> None:
+        self._app = app
+        self._path = path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "GET" or scope["path"] != self._path:
+            await self._app(scope, receive, send)
+            return
+        # Compressed text cannot be added to.
+        headers = [pair for pair in scope["headers"] if pair[0] != b"accept-encoding"]
+        start: Message = {}
+        body = b""
+
+        async def with_script(message: Message) -> None:
+            nonlocal start, body
+            if message["type"] == "http.response.start":
+                start = message
+                return
+            body += message.get("body", b"")
+            if message.get("more_body"):
+                return
+            script = f"<script>{early_script()}</script>".encode()
+            whole = body.replace(b"<head>", b"<head>" + script, 1)
+            kept = [pair for pair in start["headers"] if pair[0].lower() != b"content-length"]
+            length = (b"content-length", str(len(whole)).encode())
+            await send({**start, "headers": [*kept, length]})
+            await send({"type": "http.response.body", "body": whole})
+
+        await self._app({**scope, "headers": headers}, receive, with_script)

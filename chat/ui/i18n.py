@@ -1,0 +1,97 @@
+"""The page in English and in Simplified Chinese.
+
+Every string of the page has a key and stands in a file of ``words/`` in both languages. What the
+server draws takes it from ``Words``; what Gradio's own components show takes it from ``t``, which
+Gradio translates in the browser. Both follow the same choice: ``?lang=zh`` or the switch of the
+page, kept in a cookie, and otherwise the browser's language.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias
+
+import gradio as gr
+
+from chat.ui.words import WORDS
+
+Language: TypeAlias = Literal["en", "zh"]
+COOKIE = "pageturn_lang"
+_COLUMNS: Mapping[Language, int] = {"en": 0, "zh": 1}
+
+# Gradio looks a key up under the browser's language: zh-TW and the like fall back to zh.
+I18N = gr.I18n(
+    **{
+        locale: {key: texts[_COLUMNS[language]] for key, texts in WORDS.items()}
+        for locale, language in (("en", "en"), ("zh", "zh"), ("zh-CN", "zh"))
+    }  # type: ignore[arg-type]
+)
+t: Callable[[str], Any] = I18N
+
+
+class Asked(Protocol):
+    """A request, Gradio's or FastAPI's."""
+
+    @property
+    def headers(self) -> Any: ...
+    @property
+    def cookies(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of one language: ``words("open")``, ``words("room", count=3)``."""
+
+    language: Language = "en"
+
+    def __call__(self, key: str, **values: object) -> str:
+        """The string of a key with its ``{places}`` filled in. Raises KeyError for an unknown key.
+
+        Whatever is filled in must be escaped by whoever puts the string into HTML.
+        """
+        text = WORDS[key][_COLUMNS[self.language]]
+        return text.format(**values) if values else text
+
+    def count(self, number: int, key: str) -> str:
+        """A number with its noun: "1 page", "12 pages", "12 页".
+
+        The English text of the key holds both forms: ``{n} page|{n} pages``.
+        """
+        text = WORDS[key][_COLUMNS[self.language]]
+        forms = text.split("|")
+        return forms[0 if number == 1 else -1].format(n=f"{number:,}")
+
+
+EN = Words("en")
+ZH = Words("zh")
+
+
+def words_for(request: Asked) -> Words:
+    """The language that a request's page is shown in."""
+    cookies = getattr(request, "cookies", None) or {}
+    chosen = cookies.get(COOKIE)
+    if chosen in _COLUMNS:
+        return Words(chosen)
+    headers = getattr(request, "headers", None) or {}
+    return Words(_preferred(headers.get("accept-language") or ""))
+
+
+def _preferred(accepted: str) -> Language:
+    """The first of the browser's languages that is ours; its order is its preference."""
+    for tag in accepted.split(","):
+        match re.split("[-;]", tag.strip().lower())[0]:
+            case "zh":
+                return "zh"
+            case "en":
+                return "en"
+    return "en"
+
+
+@functools.cache
+def early_script() -> str:
+    """A script for the beginning of the page, before Gradio asks for the browser's language."""
+    return (Path(__file__).parent / "language.js").read_text(encoding="utf-8")

@@ -1,0 +1,12 @@
+"""The page's strings, ``key: (English, Simplified Chinese)``, a file for each part of the page."""
+
+from chat.ui.words import chat, cost, documents, frame, memory, sources
+
+WORDS: dict[str, tuple[str, str]] = {
+    **frame.WORDS,
+    **chat.WORDS,
+    **cost.WORDS,
+    **sources.WORDS,
+    **documents.WORDS,
+    **memory.WORDS,
+}

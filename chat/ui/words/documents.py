@@ -1,0 +1,20 @@
+"""The documents: the library, files that come in, files that were refused."""
+
+WORDS = {
+    "no_documents": ("No documents yet.", "还没有文档。"),
+    "documents_count": ("{n} document|{n} documents", "{n} 个文档"),
+    "documents_ready": ("{ready} of {total} ready", "{total} 个中 {ready} 个就绪"),
+    "documents_refused": ("{n} refused|{n} refused", "{n} 个被拒绝"),
+    "pages_count": ("{n} page|{n} pages", "{n} 页"),
+    "stage_queued": ("waiting", "等待中"),
+    "stage_parsing": ("reading", "读取中"),
+    "stage_embedding": ("indexing", "索引中"),
+    "stage_progress": ("{stage} · {done} of {total} passages", "{stage} · {done} / {total} 个段落"),
+    "unreadable": ("It could not be read.", "无法读取。"),
+    "remove_document": ("Remove this document", "移除这个文档"),
+    "remove_document_label": ("Remove the document {title}", "移除文档《{title}》"),
+    "remove_sure": ("Remove?", "移除？"),
+    "add_documents": ("Add documents", "添加文档"),
+    "already_there": ("{name} is in the library already.", "{name} 已经在文库里了。"),
+    "was_refused": ("{name} was refused. {reason}", "{name} 被拒绝。{reason}"),
+}
