@@ -165,7 +165,7 @@ class Conversations:
     # What they hold
 
     def held(self, owner: str = "local") -> list[HeldView]:
-        """The KV of the owner's conversations, the largest first; those without any are left out."""
+        """What the owner's conversations hold, the largest first; those without KV left out."""
         held = self._services.sessions.held()
         views = [
             HeldView(view.session, view.title, held[view.session], view.running)
@@ -245,10 +245,10 @@ class Conversations:
         elif stop:
             turn.stop()
 
-    def _forget_document(self, document_id: str, owner: str) -> None:
+    def _forget_document(self, document_id: str, _owner: str) -> None:
         with self._lock:
-            running = [turn for turn in self._running.values() if turn and turn.owner == owner]
+            running = [turn for turn in self._running.values() if turn]
         for turn in running:
             turn.removed_documents.add(document_id)
-        for session_id in self._services.forget_document(document_id, owner):
+        for session_id in self._services.forget_document(document_id):
             self._drop_kv(session_id)
