@@ -14,7 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import selectinload
 
 from chat.rows import branch, chain, drop_removed, in_context, owned, placed, tree
-from chat.tables import Conversation, Turn, TurnPassage
+from chat.tables import Turn, TurnPassage
 from retrieval.database import Database
 
 Ids: TypeAlias = Sequence[int]
@@ -106,8 +106,10 @@ class ContextStore:
                 turn.prompt_tokens = tuple(render(turn, first))
                 turn.answer_tokens = tuple(render_answer(turn))
 
-    def forget_document(self, document_id: str, owner: str, render: Render) -> set[str]:
-        """Take a removed document out of the owner's conversations; returns those it was in.
+    def forget_document(self, document_id: str, render: Render) -> set[str]:
+        """Take a removed document out of the conversations; returns those it was in.
+
+        They are those of its owner or, for a document of the shared library, of anybody.
 
         What was cited stays, marked as removed. What was only found goes, and the user messages
         that held its passages are rendered again without them. A turn that is being answered
@@ -117,8 +119,6 @@ class ContextStore:
         with self._database.session() as session:
             turns = session.scalars(
                 select(Turn)
-                .join(Conversation, Turn.session_id == Conversation.id)
-                .where(Conversation.owner == owner)
                 .where(
                     Turn.passages.any(
                         (TurnPassage.document_id == document_id) & ~TurnPassage.removed

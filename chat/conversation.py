@@ -16,6 +16,7 @@ from chat.options import AskOptions
 from chat.prompt import SYSTEM_PROMPT, fit, render
 from chat.services import Services
 from chat.store import ConversationStore, new_id
+from chat.suggestions import Topic, topics
 from chat.turn import RunningTurn
 from chat.views import HeldView, Quotes, SessionView, TurnView
 
@@ -73,6 +74,8 @@ class Conversations:
     ) -> Generator[Event, None, None]:
         """Save the question, and answer it while the generator is read.
 
+        Without ``options`` the conversation's own hold; given ones become its own.
+
         Without a ``session_id`` a conversation begins. The turn is saved, as pending, when this
         returns; closing the generator, read or unread, stops the turn and saves what there is.
         What goes wrong later ends in a Finished whose turn says so.
@@ -90,14 +93,17 @@ class Conversations:
             raise QuestionEmpty
         if self._services.library.is_empty(owner):
             raise LibraryEmpty
-        options = options or AskOptions()
+        if options is None:
+            options = self.options(session_id, owner) if session_id else AskOptions()
         opening = None if session_id else self._services.opening
         session_id = session_id or new_id()
         self._claim(session_id)
         try:
             context = opening or self._context(session_id, owner, instead_of)
             self._check_length(question, context, options)
-            turn_id = self._services.store.begin(session_id, owner, question, opening, instead_of)
+            turn_id = self._services.store.begin(
+                session_id, owner, question, opening, instead_of, options
+            )
         except BaseException:
             self._release(session_id)
             raise
@@ -138,6 +144,27 @@ class Conversations:
             replace(view, running=view.session in running)
             for view in self._services.store.sessions(owner)
         ]
+
+    def session(self, session_id: str, owner: str = "local") -> SessionView:
+        """One conversation. Raises SessionNotFound."""
+        return self._services.store.session(session_id, owner)
+
+    def matching(self, words: str, owner: str = "local") -> set[str]:
+        """The owner's conversations whose title, questions or answers hold all of the words."""
+        return self._services.store.matching(owner, words)
+
+    def options(self, session_id: str, owner: str = "local") -> AskOptions:
+        """How the conversation's next question is answered. Raises SessionNotFound."""
+        return self._services.store.options(session_id, owner)
+
+    def configure(self, session_id: str, options: AskOptions, owner: str = "local") -> None:
+        """From the next question on. Raises SessionNotFound."""
+        self._services.store.configure(session_id, owner, options)
+
+    def topics(self, owner: str = "local", limit: int = 3) -> list[Topic]:
+        """What the owner's documents are about, to suggest first questions."""
+        services = self._services
+        return topics(services.database, services.library.documents(owner), limit)
 
     def turns(self, session_id: str, owner: str = "local") -> list[TurnView]:
         """The conversation from its first turn to its newest."""

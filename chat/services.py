@@ -47,7 +47,7 @@ class Services:
         return Context(self.engine.model_name, self.engine.static_tokens, (), None)
 
     def documents_ready(self, owner: str) -> Ready:
-        """How many of the owner's documents can be searched; refused ones do not count."""
+        """How many of the documents the owner sees can be searched; refused ones do not count."""
         states = [document.state for document in self.library.documents(owner)]
         return Ready(states.count("ready"), len(states) - states.count("refused"))
 
@@ -82,6 +82,6 @@ class Services:
         answer = self.engine.format.answer(without_markers(turn.answer))
         return [*answer, *self.engine.format.end(answer)]
 
-    def forget_document(self, document_id: str, owner: str) -> set[str]:
+    def forget_document(self, document_id: str) -> set[str]:
         """Take a removed document out of the stored conversations; returns those it was in."""
-        return self.contexts.forget_document(document_id, owner, self.user_message)
+        return self.contexts.forget_document(document_id, self.user_message)

@@ -13,6 +13,16 @@ class DocumentNotFound(RetrievalError):
         self.document_id = document_id
 
 
+class DocumentShared(RetrievalError):
+    """A document of the shared library, which everyone reads and only the command line changes."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} belongs to the shared library. Whoever runs the server changes that, with "
+            "`python app.py add --shared` and `remove --shared`."
+        )
+
+
 class Unreadable(RetrievalError):
     """A file that cannot be read or understood; `reason` is the sentence for the person."""
 

@@ -14,6 +14,8 @@ from typing import Protocol
 from sqlalchemy import bindparam, text
 from sqlalchemy.orm import Session
 
+from retrieval.owners import visible_to
+
 FTS5_TABLE = "passages_fts"
 CREATE_FTS5 = (
     f"CREATE VIRTUAL TABLE IF NOT EXISTS {FTS5_TABLE} "
@@ -88,7 +90,7 @@ class LexicalIndex(Protocol):
         documents: Sequence[str] | None,
         limit: int,
     ) -> list[int]:
-        """Ids of passages of ready documents, best first."""
+        """Ids of passages of ready documents that the owner sees, best first."""
         ...
 
 
@@ -137,10 +139,11 @@ class Fts5Index:
             f"SELECT p.id FROM {FTS5_TABLE} "
             f"JOIN passages p ON p.id = {FTS5_TABLE}.rowid "
             "JOIN documents d ON d.id = p.document_id "
-            f"WHERE {FTS5_TABLE} MATCH :query AND d.owner = :owner AND d.state = 'ready' {chosen}"
+            f"WHERE {FTS5_TABLE} MATCH :query "
+            f"AND d.owner IN :owners AND d.state = 'ready' {chosen}"
             f"ORDER BY bm25({FTS5_TABLE}), p.id LIMIT :limit"
-        )
-        values: dict[str, object] = {"query": query, "owner": owner, "limit": limit}
+        ).bindparams(bindparam("owners", expanding=True))
+        values: dict[str, object] = {"query": query, "owners": visible_to(owner), "limit": limit}
         if documents is not None:
             statement = statement.bindparams(bindparam("documents", expanding=True))
             values["documents"] = list(documents)

@@ -12,6 +12,7 @@ from retrieval.embedder import Embedder
 from retrieval.errors import (
     CopyNotKept,
     DocumentNotFound,
+    DocumentShared,
     EmbedderUnavailable,
     RetrievalError,
     StorageFull,
@@ -31,8 +32,9 @@ _EMPTY_FILE = "The file is empty (0 bytes). Check that it was saved or copied co
 class Library:
     """Documents of all owners on one database and one folder; thread-safe.
 
-    Every call is for one owner and sees only that owner's documents. Callables in `on_removed`
-    are called with (document id, owner) after a document is gone.
+    Every call is for one owner and sees that owner's documents and those of the shared library
+    (`owners.SHARED`), which only its own owner changes. Callables in `on_removed` are called with
+    (document id, owner) after a document is gone.
     Raises DataFolderNotWritable if `data_dir` cannot be used. The tables must exist already.
     """
 
@@ -187,7 +189,7 @@ class Library:
         return text
 
     def is_empty(self, owner: str = "local") -> bool:
-        """True if this owner has no document that is ready or on its way."""
+        """True if this owner sees no document that is ready or on its way."""
         with self._database.reading() as session:
             return not store.has_documents(session, owner)
 
@@ -246,13 +248,15 @@ class Library:
     def remove(self, document_id: str, owner: str = "local") -> DocumentView:
         """Take a document out of the database, both indexes and the disk, and tell the hooks.
 
-        Raises DocumentNotFound.
+        Raises DocumentNotFound, and DocumentShared for one of the shared library.
         """
         with self._lock:
             with self._database.session() as session:
                 view = store.view(session, document_id, owner)
                 if view is None:
                     raise DocumentNotFound(document_id)
+                if view.owner != owner:
+                    raise DocumentShared(view.name)
                 ids = store.clear_content(session, document_id)
                 self._indexes.lexical.remove(session, ids)
                 store.delete_document(session, document_id)

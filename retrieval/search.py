@@ -1,7 +1,7 @@
 """From a question to passages: by words, by meaning, and the two lists made one."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from retrieval import store
 from retrieval.database import Database
@@ -14,6 +14,8 @@ CANDIDATES = 50
 # A model that does not know the question's script ranks almost at random: words must lead. At a
 # tenth, the best guess by meaning moves a passage up by some ranks and never above a clear match.
 UNKNOWN_SCRIPT_WEIGHT = 0.1
+
+_Live: TypeAlias = Mapping[int, tuple[store.Passage, store.Document]]
 
 
 class Fused(NamedTuple):
@@ -57,23 +59,33 @@ def search(
     limit: int,
     documents: Sequence[str] | None,
 ) -> tuple[Found, ...]:
-    """The best passages of this owner's ready documents (or of the `documents` among them)."""
+    """The best passages of the ready documents this owner sees (or the `documents` among them)."""
     vectors = indexes.vectors()
     vector = embedder.encode_question(question)
     with database.reading() as session:
         by_words = indexes.lexical.search(session, question, owner, documents, CANDIDATES)
         allowed = None
-        if documents is not None or store.has_other_owners(session, owner):
+        if documents is not None or store.has_hidden(session, owner):
             allowed = store.searchable_ids(session, vectors.fingerprint, owner, documents)
         by_meaning = vectors.search(vector, CANDIDATES, allowed)
         weight = 1.0 if embedder.handles(question) else UNKNOWN_SCRIPT_WEIGHT
         fused = fuse(by_words, by_meaning, weight)
         # Whatever an index says, only what the database has now, for this owner, is shown.
         live = store.hits(session, [hit.id for hit in fused], owner, documents)
-        return tuple(_found(hit, live) for hit in fused if hit.id in live)[:limit]
+        return tuple(_found(hit, live) for hit in _without_copies(fused, live)[:limit])
 
 
-def _found(hit: Fused, live: Mapping[int, tuple[store.Passage, store.Document]]) -> Found:
+def _without_copies(fused: Sequence[Fused], live: _Live) -> list[Fused]:
+    """Live hits, each text once: a person's own file may be in the shared library as well."""
+    kept: dict[tuple[str, int, int], Fused] = {}
+    for hit in fused:
+        if hit.id in live:
+            passage, document = live[hit.id]
+            kept.setdefault((document.content_hash, passage.page, passage.char_start), hit)
+    return list(kept.values())
+
+
+def _found(hit: Fused, live: _Live) -> Found:
     passage, document = live[hit.id]
     return Found(
         passage_id=passage.id,

@@ -25,6 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from retrieval.database import Base, UtcDateTime
+from retrieval.owners import visible_to
 from retrieval.views import DocumentState, DocumentView
 
 UNFINISHED = ("queued", "parsing", "embedding")
@@ -165,15 +166,17 @@ def _view(row: Any) -> DocumentView:
 
 
 def views(session: Session, owner: str) -> list[DocumentView]:
-    """All documents of an owner, oldest first."""
-    query = _views().where(Document.owner == owner).order_by(Document.added_at, Document.id)
+    """All documents that an owner sees, oldest first."""
+    query = _views().where(Document.owner.in_(visible_to(owner)))
+    query = query.order_by(Document.added_at, Document.id)
     return [_view(row) for row in session.execute(query)]
 
 
 def view(session: Session, id: str, owner: str | None = None) -> DocumentView | None:
+    """A document, if there is one and `owner` sees it (None sees all)."""
     query = _views().where(Document.id == id)
     if owner is not None:
-        query = query.where(Document.owner == owner)
+        query = query.where(Document.owner.in_(visible_to(owner)))
     row = session.execute(query).one_or_none()
     return None if row is None else _view(row)
 
@@ -182,7 +185,8 @@ def page_text(session: Session, id: str, page: int, owner: str) -> str | None:
     return session.scalar(
         select(PageText.text)
         .join(Document)
-        .where(PageText.document_id == id, PageText.page == page, Document.owner == owner)
+        .where(PageText.document_id == id, PageText.page == page)
+        .where(Document.owner.in_(visible_to(owner)))
     )
 
 
@@ -252,7 +256,7 @@ def searchable_ids(
         .order_by(Passage.id)
     )
     if owner is not None:
-        query = query.where(Document.owner == owner)
+        query = query.where(Document.owner.in_(visible_to(owner)))
     if documents is not None:
         query = query.where(Document.id.in_(documents))
     return list(session.scalars(query))
@@ -274,8 +278,10 @@ def document_vectors(session: Session, id: str) -> list[tuple[int, bytes]]:
     return [(id, vector) for id, vector in session.execute(query) if vector is not None]
 
 
-def has_other_owners(session: Session, owner: str) -> bool:
-    return session.scalar(select(Document.id).where(Document.owner != owner).limit(1)) is not None
+def has_hidden(session: Session, owner: str) -> bool:
+    """Whether there are documents that this owner does not see."""
+    query = select(Document.id).where(Document.owner.not_in(visible_to(owner)))
+    return session.scalar(query.limit(1)) is not None
 
 
 def hits(
@@ -285,7 +291,8 @@ def hits(
     query = (
         select(Passage, Document)
         .join(Document)
-        .where(Passage.id.in_(ids), Document.owner == owner, Document.state == "ready")
+        .where(Passage.id.in_(ids), Document.state == "ready")
+        .where(Document.owner.in_(visible_to(owner)))
     )
     if documents is not None:
         query = query.where(Document.id.in_(documents))
@@ -327,7 +334,8 @@ def delete_document(session: Session, id: str) -> None:
 
 
 def has_documents(session: Session, owner: str) -> bool:
-    query = select(Document.id).where(Document.owner == owner, Document.state != "refused")
+    query = select(Document.id).where(Document.state != "refused")
+    query = query.where(Document.owner.in_(visible_to(owner)))
     return session.scalar(query.limit(1)) is not None
 
 
