@@ -13,6 +13,7 @@ from chat.ui import transcript
 from chat.ui.conversation_list import conversation_list
 from chat.ui.cost import progress_row
 from chat.ui.documents_panel import documents_panel
+from chat.ui.login import owner_of
 from chat.ui.memory_bar import memory_bar
 from chat.ui.notices import EXPECTED, said, say
 from chat.ui.screen import KEEP, Screen, Streamed, composer
@@ -70,7 +71,7 @@ class Actions:
     @said
     def delete(self, session_id: str, event: gr.EventData, request: gr.Request) -> Screen:
         """A conversation is deleted; the page leaves it if it was shown."""
-        tab, owner = self._tab(request), _owner(request)
+        tab, owner = self._tab(request), owner_of(request)
         gone = str(event.session)
         self._conversations.delete(gone, owner)
         if gone != session_id:
@@ -120,7 +121,7 @@ class Actions:
         try:
             before = transcript.messages(self._turns(session_id, request))
             events = self._conversations.ask(
-                question, session_id=session_id or None, owner=_owner(request)
+                question, session_id=session_id or None, owner=owner_of(request)
             )
         except Exception as error:  # nothing was saved: the question goes back
             say(error)
@@ -150,7 +151,7 @@ class Actions:
     def stop(self, session_id: str, request: gr.Request) -> Screen:
         """The engine is cancelled; the stream then ends by itself and the text stays."""
         if session_id:
-            self._conversations.stop(session_id, _owner(request))
+            self._conversations.stop(session_id, owner_of(request))
         return Screen()
 
     # Documents -----------------------------------------------------------------------------
@@ -160,7 +161,7 @@ class Actions:
         """Files were dropped. Each stands alone, and none stays where it has an address."""
         for path in map(Path, paths or ()):
             try:
-                self._tell(self._library.add(path, owner=_owner(request), name=path.name))
+                self._tell(self._library.add(path, owner=owner_of(request), name=path.name))
             except Exception as error:
                 say(error)
             finally:
@@ -175,7 +176,7 @@ class Actions:
             return Screen()
         for path in self._library.expand([self._sample_library]):
             try:
-                self._library.add(path, owner=_owner(request))
+                self._library.add(path, owner=owner_of(request))
             except EXPECTED as error:
                 say(error)
         return self._library_screen(request, Seen())
@@ -183,7 +184,7 @@ class Actions:
     @said
     def remove(self, session_id: str, event: gr.EventData, request: gr.Request) -> Screen:
         """A document is removed; conversations keep what they quoted, marked as removed."""
-        self._library.remove(str(event.document), _owner(request))
+        self._library.remove(str(event.document), owner_of(request))
         screen = self._library_screen(request, Seen())
         if self._tab(request).is_streaming:
             return screen
@@ -221,7 +222,7 @@ class Actions:
 
     def unload(self, request: gr.Request) -> None:
         """The tab is gone."""
-        self._tabs.forget(request.session_hash)
+        self._tabs.forget(request.session_hash, owner_of(request))
 
     # Parts ---------------------------------------------------------------------------------
 
@@ -251,7 +252,7 @@ class Actions:
 
     def _library_screen(self, request: gr.Request, seen: Seen) -> Screen:
         """Documents and memory, where they differ from what is seen."""
-        documents = self._library.documents(_owner(request))
+        documents = self._library.documents(owner_of(request))
         panel = documents_panel(documents)
         memory = memory_bar(self._engine.memory(), self._engine.device_kind)
         is_empty = not documents
@@ -266,10 +267,10 @@ class Actions:
         return listed if seen.is_news("history", listed) else KEEP
 
     def _sessions(self, request: gr.Request) -> list[SessionView]:
-        return self._conversations.sessions(_owner(request))
+        return self._conversations.sessions(owner_of(request))
 
     def _turns(self, session_id: str, request: gr.Request) -> list[TurnView]:
-        return self._conversations.turns(session_id, _owner(request)) if session_id else []
+        return self._conversations.turns(session_id, owner_of(request)) if session_id else []
 
     def _is_answering(self, session_id: str, tab: Tab, sessions: Sequence[SessionView]) -> bool:
         return tab.is_streaming or any(
@@ -277,7 +278,7 @@ class Actions:
         )
 
     def _tab(self, request: gr.Request) -> Tab:
-        return self._tabs.of(request.session_hash)
+        return self._tabs.of(request.session_hash, owner_of(request))
 
 
 def _version(session_id: str, sessions: Sequence[SessionView]) -> Any:
@@ -286,10 +287,6 @@ def _version(session_id: str, sessions: Sequence[SessionView]) -> Any:
         if session.session == session_id:
             return session_id, session.turns, session.updated_at, session.running
     return session_id
-
-
-def _owner(request: gr.Request) -> str:
-    return request.username or "local"
 
 
 def _discard(path: Path) -> None:

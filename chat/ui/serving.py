@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import gradio as gr
 
@@ -76,12 +76,21 @@ def launch_options() -> dict[str, Any]:
     }
 
 
-def mount(app: FastAPI, blocks: gr.Blocks, path: str = "/") -> FastAPI:
+def mount(app: FastAPI, blocks: gr.Blocks, path: str = "/", login: Login | None = None) -> FastAPI:
     """Serve the page from the application at ``path``, after all routes added before."""
+    login = login or Login()
     app.add_middleware(LanguageFirst, path=path)
     app.add_middleware(OwnServerOnly)
-    gr.mount_gradio_app(app, blocks, path=path, **launch_options())
+    gr.mount_gradio_app(app, blocks, path=path, **launch_options(), **login.options())
+    page = cast(Mount, app.routes[-1]).app
+    login.guard(page)
+    app.state.page = page
     return app
+
+
+def close_streams(app: FastAPI) -> None:
+    """End the streams that open pages hold; called on the event loop when the server ends."""
+    app.state.page.stop_event.set()
 
 
 class OwnServerOnly:

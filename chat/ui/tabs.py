@@ -39,18 +39,21 @@ class Tab:
 
 
 class Tabs:
-    """The open tabs by Gradio's session hash. After a restart of the server all are new again."""
+    """The open tabs by owner and Gradio's session hash, which the browser makes up.
+
+    After a restart of the server all are new again.
+    """
 
     def __init__(self) -> None:
-        self._tabs: OrderedDict[str, Tab] = OrderedDict()
+        self._tabs: OrderedDict[tuple[str, str], Tab] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._tabs)
 
-    def of(self, session_hash: str | None) -> Tab:
+    def of(self, session_hash: str | None, owner: str = "local") -> Tab:
         """The tab, a new one where it isn't known; the one not seen longest goes over the limit."""
-        key = session_hash or ""
+        key = (owner, session_hash or "")
         with self._lock:
             tab = self._tabs.setdefault(key, Tab())
             self._tabs.move_to_end(key)
@@ -58,6 +61,6 @@ class Tabs:
                 self._tabs.popitem(last=False)
             return tab
 
-    def forget(self, session_hash: str | None) -> None:
+    def forget(self, session_hash: str | None, owner: str = "local") -> None:
         with self._lock:
-            self._tabs.pop(session_hash or "", None)
+            self._tabs.pop((owner, session_hash or ""), None)
