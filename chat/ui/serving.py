@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import gradio as gr
+from starlette.routing import Mount
 
 from chat.ui.i18n import I18N, early_script
+from chat.ui.login import Login
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
