@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 from chat.errors import BadOption
 
@@ -54,6 +54,18 @@ class AskOptions:
         ):
             if not right:
                 raise BadOption(name, value, wanted)
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> AskOptions:
+        """From what ``to_json`` gave, in this version or another: unknown fields are left out."""
+        known = {field.name for field in fields(cls)}
+        values = {name: value for name, value in stored.items() if name in known}
+        if values.get("documents") is not None:
+            values["documents"] = tuple(values["documents"])
+        return cls(**values)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
 
     def sampling(self, max_tokens: int) -> Sampling:
         """The engine's part of these, with the answer length that there is room for."""

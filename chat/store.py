@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import selectinload
 
 from chat.citations import Support
 from chat.context import Context
 from chat.migrations import migrate as migrate
+from chat.options import AskOptions
 from chat.rows import attach, branch, drop_removed, owned, placed, tree, turn_view, versions
 from chat.stats import TurnStats
 from chat.tables import Conversation, Turn, TurnPassage
@@ -55,11 +56,13 @@ class ConversationStore:
         question: str,
         opening: Context | None = None,
         instead_of: str | None = None,
+        options: AskOptions | None = None,
     ) -> str:
         """Save a question as the conversation's newest turn, pending; returns the turn's id.
 
         With an ``opening``, the conversation itself begins with this turn. It follows the newest
-        one, or takes the place of the turn ``instead_of``, which stays as another branch.
+        one, or takes the place of the turn ``instead_of``, which stays as another branch. The
+        ``options`` become the conversation's.
         """
         turn_id = new_id()
         with self._database.session() as session:
@@ -91,6 +94,8 @@ class ConversationStore:
             )
             conversation.head_turn_id = turn_id
             conversation.updated_at = _now()
+            if options is not None:
+                conversation.options = options.to_json()
         return turn_id
 
     def save_found(self, turn_id: str, found: Iterable[Found], notes: Sequence[str]) -> None:
@@ -213,6 +218,36 @@ class ConversationStore:
                 )
                 for conversation, count in session.execute(query)
             ]
+
+    def session(self, session_id: str, owner: str) -> SessionView:
+        """One conversation. Raises SessionNotFound."""
+        self.require(session_id, owner)
+        return next(view for view in self.sessions(owner) if view.session == session_id)
+
+    def matching(self, owner: str, words: str) -> set[str]:
+        """The owner's conversations whose title, questions or answers hold all of the words."""
+        query = select(Conversation.id).where(Conversation.owner == owner)
+        for word in words.split():
+            holds = or_(
+                Turn.question.icontains(word, autoescape=True),
+                Turn.answer.icontains(word, autoescape=True),
+            )
+            turns = select(Turn.id).where(Turn.session_id == Conversation.id, holds)
+            query = query.where(
+                or_(Conversation.title.icontains(word, autoescape=True), turns.exists())
+            )
+        with self._database.reading() as session:
+            return set(session.scalars(query))
+
+    def options(self, session_id: str, owner: str) -> AskOptions:
+        """How the conversation's questions are answered. Raises SessionNotFound."""
+        with self._database.reading() as session:
+            return AskOptions.from_json(owned(session, session_id, owner).options or {})
+
+    def configure(self, session_id: str, owner: str, options: AskOptions) -> None:
+        """Raises SessionNotFound."""
+        with self._database.session() as session:
+            owned(session, session_id, owner).options = options.to_json()
 
     def turns(self, session_id: str, owner: str) -> list[TurnView]:
         """The conversation from its first turn to its newest. Raises SessionNotFound."""

@@ -20,6 +20,7 @@ class Conversation(Base):
     these and then those of its turns, whatever the prompt of a later version says.
     ``head_turn_id`` is the turn that the next question follows. It is no foreign key, since
     turns point at their session already and a circle could not be deleted row by row.
+    ``options`` are those of the newest question (AskOptions), NULL before the first.
     """
 
     __tablename__ = "sessions"
@@ -30,6 +31,7 @@ class Conversation(Base):
     model: Mapped[str] = mapped_column(Text)
     static_tokens: Mapped[tuple[int, ...]] = mapped_column(TokenIds())
     head_turn_id: Mapped[str | None] = mapped_column(String(32))
+    options: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime())
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime())
 

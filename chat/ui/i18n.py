@@ -23,12 +23,14 @@ Language: TypeAlias = Literal["en", "zh"]
 COOKIE = "pageturn_lang"
 _COLUMNS: Mapping[Language, int] = {"en": 0, "zh": 1}
 
+_LOCALES: Mapping[str, Language] = {"en": "en", "zh": "zh", "zh-CN": "zh"}
+
 # Gradio looks a key up under the browser's language: zh-TW and the like fall back to zh.
 I18N = gr.I18n(
     **{
         locale: {key: texts[_COLUMNS[language]] for key, texts in WORDS.items()}
-        for locale, language in (("en", "en"), ("zh", "zh"), ("zh-CN", "zh"))
-    }  # type: ignore[arg-type]
+        for locale, language in _LOCALES.items()
+    }
 )
 t: Callable[[str], Any] = I18N
 
@@ -73,9 +75,11 @@ ZH = Words("zh")
 def words_for(request: Asked) -> Words:
     """The language that a request's page is shown in."""
     cookies = getattr(request, "cookies", None) or {}
-    chosen = cookies.get(COOKIE)
-    if chosen in _COLUMNS:
-        return Words(chosen)
+    match cookies.get(COOKIE):
+        case "en":
+            return EN
+        case "zh":
+            return ZH
     headers = getattr(request, "headers", None) or {}
     return Words(_preferred(headers.get("accept-language") or ""))
 

@@ -1,0 +1,83 @@
+"""A conversation as a file to keep: Markdown for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from chat.stats import TurnStats
+from chat.views import CitationView, SessionView, TurnView
+
+_FORMAT = "pageturn.conversation.v1"
+_UNSAFE_IN_NAMES = re.compile(r"[^\w. -]+")
+
+
+def to_json(session: SessionView, turns: Sequence[TurnView]) -> str:
+    """The conversation with everything that is known of its turns (see ``TurnView.to_json``)."""
+    whole: dict[str, Any] = {
+        "format": _FORMAT,
+        "conversation": {
+            "session": session.session,
+            "title": session.title,
+            "model": session.model,
+            "created_at": session.created_at.isoformat(),
+            "updated_at": session.updated_at.isoformat(),
+        },
+        "turns": [turn.to_json() for turn in turns],
+    }
+    return json.dumps(whole, ensure_ascii=False, indent=2) + "\n"
+
+
+def to_markdown(session: SessionView, turns: Sequence[TurnView]) -> str:
+    """Questions and answers, the quoted words of each citation, and what each turn cost."""
+    head = [
+        f"# {_line(session.title)}",
+        f"Model: {session.model} · begun {session.created_at:%Y-%m-%d %H:%M} UTC · "
+        f"{len(turns)} turns",
+    ]
+    return "\n\n".join([*head, *(_turn(turn) for turn in turns)]) + "\n"
+
+
+def file_name(session: SessionView, ending: str) -> str:
+    """A name for the file that every system can store: the title without odd signs."""
+    name = _UNSAFE_IN_NAMES.sub(" ", session.title).strip(" .")
+    return f"{' '.join(name.split())[:60].rstrip(' .') or 'conversation'}.{ending}"
+
+
+def _turn(turn: TurnView) -> str:
+    parts = ["## Question", _quoted(turn.question), "## Answer", turn.answer or "*No answer.*"]
+    if turn.state != "done":
+        parts.append(f"*{turn.state.capitalize()}.*{f' {turn.error}' if turn.error else ''}")
+    parts.extend(f"*{_line(note)}*" for note in turn.notes)
+    if turn.citations:
+        parts.append("### Sources")
+        parts.extend(_citation(citation) for citation in turn.citations)
+    if turn.stats:
+        parts.append(f"<sub>{_cost(turn.stats)}</sub>")
+    return "\n\n".join(parts)
+
+
+def _citation(citation: CitationView) -> str:
+    removed = ", since removed" if citation.removed else ""
+    words = citation.support_text or citation.text
+    where = f"{citation.marker} *{_line(citation.title)}*, page {citation.page}{removed}:"
+    return f"{where}\n\n{_quoted(words)}"
+
+
+def _cost(stats: TurnStats) -> str:
+    return (
+        f"{stats.cached_tokens:,} tokens reused, {stats.computed_tokens:,} computed, "
+        f"{stats.generated_tokens:,} generated; search {stats.retrieve_s:.2f} s, "
+        f"first token {stats.ttft_s:.2f} s, {stats.decode_tokens_per_s:.1f} tokens/s; "
+        f"KV {stats.kv_pages:,} pages, {stats.kv_bytes:,} bytes"
+    )
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
