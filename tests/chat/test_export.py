@@ -81,5 +81,5 @@ def test_first_questions_come_from_the_headings_of_the_newest_documents(world: W
     first, second = world.conversations.topics("suggesting")
     assert (first.title, first.heading) == ("Tea", "Why is it green?")
     assert first.is_question
-    assert (second.title, second.heading) == ("plain.txt", "")
+    assert (second.title, second.heading) == ("plain", "")
     assert world.conversations.topics("nobody") == []
