@@ -62,9 +62,12 @@ def convert(file: Path, folder: Path, progress: Callable[[str], None]) -> None:
     config = _config(reader)
     (folder / "config.json").write_text(json.dumps(config, indent=2))
     progress(f"Converting {file.name}: the tokenizer")
-    tokenizer = AutoTokenizer.from_pretrained(
-        file.parent, gguf_file=file.name, local_files_only=True
-    )
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            file.parent, gguf_file=file.name, local_files_only=True
+        )
+    except Exception as error:
+        raise WeightsUnusable(f"The tokenizer in {file} cannot be used: {error}") from error
     tokenizer.save_pretrained(folder)
     parameters = sum(int(tensor.n_elements) for tensor in reader.tensors)
     dtype = torch.float32 if parameters < _EXACT_BELOW_PARAMETERS else torch.bfloat16

@@ -5,7 +5,6 @@ safetensors. A GGUF file is converted to such a folder once. Model files are nev
 """
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -13,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock
 from safetensors import SafetensorError, safe_open
 
-from engine.errors import EngineError, ModelNotFound, WeightsUnusable
+from engine.errors import ModelNotFound, WeightsUnusable
 from engine.gguf_file import convert
 
 Progress = Callable[[str], None]
@@ -62,26 +62,27 @@ def _convert_gguf(file: Path, convert_dir: Path | None, progress: Progress) -> P
     stat = file.stat()
     home = convert_dir or file.parent
     target = home / f"{file.stem}.converted"
-    stamp = {"file": file.name, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+    stamp = json.dumps({"file": file.name, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns})
     stamp_file = target / "converted-from.json"
-    if stamp_file.is_file() and json.loads(stamp_file.read_text()) == stamp:
+    part = home / f"{file.stem}.converting"
+    if stamp_file.is_file() and stamp_file.read_text() == stamp:
         return target
-    progress(f"Converting {file.name}, once")
-    part = home / f"{file.stem}.converting.{os.getpid()}"
     try:
         home.mkdir(parents=True, exist_ok=True)
-        convert(file, part, progress)
-        (part / stamp_file.name).write_text(json.dumps(stamp))
-        shutil.rmtree(target, ignore_errors=True)
-        part.replace(target)
-    except EngineError:
-        raise
-    except Exception as error:
-        raise WeightsUnusable(
-            f"{file} could not be converted to {target}: {error or type(error).__name__}"
-        ) from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        with FileLock(home / f".{file.stem}.lock"):
+            if stamp_file.is_file() and stamp_file.read_text() == stamp:
+                return target  # another process has done it in the meantime
+            progress(f"Converting {file.name}, once")
+            shutil.rmtree(part, ignore_errors=True)  # left by a kill
+            try:
+                convert(file, part, progress)
+                (part / stamp_file.name).write_text(stamp)
+                shutil.rmtree(target, ignore_errors=True)
+                part.replace(target)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
+    except OSError as error:
+        raise WeightsUnusable(f"{file} could not be converted to {target}: {error}") from error
     return target
 
 

@@ -162,7 +162,7 @@ def test_a_file_is_converted_once_and_again_when_it_changes(
     write_gguf(folder, file, "llama")
     Engine(config, on_progress=said.append).shutdown()
     assert any("Converting" in line for line in said)
-    assert [path.name for path in home.iterdir()] == ["tiny.converted"]
+    assert [path.name for path in home.glob("[!.]*")] == ["tiny.converted"]
 
 
 def test_a_broken_file_is_refused_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -170,4 +170,4 @@ def test_a_broken_file_is_refused_and_leaves_nothing_behind(tmp_path: Path) -> N
     file.write_bytes(b"GGUF" + b"\0" * 2000)
     with pytest.raises(WeightsUnusable, match=r"broken\.gguf is not a usable GGUF file"):
         Engine(EngineConfig(str(file)))
-    assert list(tmp_path.iterdir()) == [file]
+    assert list(tmp_path.glob("[!.]*")) == [file]
