@@ -61,7 +61,7 @@ class Sampler:
 
     def __init__(self, sampling: Sampling) -> None:
         self.sampling = sampling
-        self._generator = torch.Generator()
+        self._generator = torch.Generator(device="cpu")
         if sampling.seed is None:
             self._generator.seed()
         else:
@@ -83,7 +83,7 @@ class Sampler:
         if torch.isnan(logits).any() or not torch.isfinite(logits).any():
             raise ValueError("the logits are not finite")
         if s.repetition_penalty != 1.0 and answer:
-            seen = torch.tensor(sorted(set(answer)))
+            seen = torch.tensor(sorted(set(answer)), device="cpu")
             values = logits[seen]
             logits = logits.clone()
             logits[seen] = torch.where(

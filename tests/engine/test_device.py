@@ -1,0 +1,29 @@
+"""Nothing assumes a device: every tensor is made on the configured one."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from engine import Engine, EngineConfig, Sampling
+from engine.sampling import Sampler
+
+MakeEngine = Callable[..., Engine]
+
+
+def test_no_tensor_is_made_on_the_default_device(tiny_folder: Path) -> None:
+    # Under this context a tensor that is made without naming its device has no data at all, and
+    # whatever meets it fails: a CPU stands in for "the configured device", meta for any other.
+    with torch.device("meta"):
+        engine = Engine(EngineConfig(str(tiny_folder), device="cpu", dtype="float32"))
+        engine.shutdown()
+        session, other = engine.open([5] * 40), engine.open([6] * 9)
+        for each in (session, other):
+            engine._cache.reserve(each, 128)
+        logits = engine._runner.run([(session, 40), (other, 9)])
+        exact = engine._runner.run_exact(other, 9)
+        sampler = Sampler(Sampling(temperature=1.0, top_p=0.9, seed=1, repetition_penalty=1.2))
+        token = sampler.choose(logits[0], [1, 2, 3])
+    assert logits.device.type == exact.device.type == "cpu"
+    assert 0 <= token < logits.shape[1]
+    assert torch.isfinite(logits).all()
