@@ -1,6 +1,6 @@
 """The page's strings, ``key: (English, Simplified Chinese)``, a file for each part of the page."""
 
-from chat.ui.words import chat, cost, documents, frame, memory, sources
+from chat.ui.words import chat, cost, documents, frame, memory, pages, sources
 
 WORDS: dict[str, tuple[str, str]] = {
     **frame.WORDS,
@@ -9,4 +9,5 @@ WORDS: dict[str, tuple[str, str]] = {
     **sources.WORDS,
     **documents.WORDS,
     **memory.WORDS,
+    **pages.WORDS,
 }

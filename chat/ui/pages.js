@@ -1,0 +1,156 @@
+// The pages beside the chat: which one is in front, and clicks in the HTML that they are drawn with.
+(() => {
+  const root = document.documentElement;
+  const pageturn = (window.pageturn ??= {});
+  const VIEWS = ["chat", "documents", "latency", "memory"];
+  let tell = null; // tells the server which page is open, so that only its clock runs
+
+  const asked = () => {
+    const view = new URLSearchParams(location.search).get("view");
+    return VIEWS.includes(view) ? view : "chat";
+  };
+
+  const show = (view) => {
+    root.dataset.view = view;
+    for (const link of document.querySelectorAll("[data-view]:not(:root)")) {
+      if (link.dataset.view === view) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    tell?.(`open_${view}`);
+  };
+
+  root.dataset.view = asked(); // before anything is drawn
+
+  pageturn.view = (view) => {
+    if (view === root.dataset.view) return;
+    const address = new URL(location.href);
+    if (view === "chat") address.searchParams.delete("view");
+    else address.searchParams.set("view", view);
+    history.pushState(history.state, "", address);
+    show(view);
+  };
+
+  pageturn.views = (element, trigger) => {
+    tell = trigger;
+    show(root.dataset.view);
+  };
+  pageturn.arrive = () => show(asked()); // everything is there now
+
+  window.addEventListener("popstate", () => {
+    if (asked() !== root.dataset.view) show(asked());
+  });
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.("a[data-view]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+    event.preventDefault();
+    pageturn.view(link.dataset.view);
+  });
+
+  pageturn.memory = (element, trigger) => {
+    element.addEventListener("click", (event) => {
+      const button = event.target.closest("[data-free]");
+      if (button) trigger("free", { session: button.dataset.free });
+    });
+  };
+
+  // The table is drawn anew whenever a document changes: order and filter are put on it again.
+  pageturn.library = (element, trigger, watch) => {
+    let column = null;
+    let downwards = false;
+    const find = () => document.querySelector("#pt-library-find textarea, #pt-library-find input");
+
+    const arrange = () => {
+      const body = element.querySelector("tbody");
+      if (!body) return;
+      const rows = [...body.rows];
+      if (column) {
+        const order = new Intl.Collator(undefined, { numeric: true });
+        rows.sort((a, b) => order.compare(a.dataset[column], b.dataset[column]));
+        if (downwards) rows.reverse();
+        body.append(...rows);
+      }
+      for (const head of element.querySelectorAll("th[data-column]")) {
+        if (head.dataset.column === column) {
+          head.setAttribute("aria-sort", downwards ? "descending" : "ascending");
+        } else head.removeAttribute("aria-sort");
+      }
+      const wanted = (find()?.value ?? "").trim().toLowerCase();
+      for (const row of rows) row.hidden = !row.dataset.find.includes(wanted);
+      const none = element.querySelector(".pt-no-match");
+      if (none) none.hidden = rows.some((row) => !row.hidden);
+    };
+
+    watch("value", arrange);
+    document.addEventListener("input", (event) => {
+      if (event.target.closest?.("#pt-library-find")) arrange();
+    });
+    element.addEventListener("click", (event) => {
+      const sort = event.target.closest("[data-sort]")?.dataset.sort;
+      const open = event.target.closest(".pt-open-document") ?? event.target.closest("tr[data-document]");
+      if (sort) {
+        downwards = sort === column && !downwards;
+        column = sort;
+        arrange();
+      } else if (open) {
+        trigger("read", { document: open.dataset.document, page: 1 });
+      }
+    });
+  };
+
+  pageturn.reading = (element, trigger, watch) => {
+    watch("value", () => {
+      const panel = element.querySelector("[data-reading]");
+      if (panel && matchMedia("(max-width: 940px)").matches) panel.scrollIntoView();
+    });
+    element.addEventListener("click", (event) => {
+      const button = event.target.closest("button");
+      const panel = element.querySelector("[data-reading]");
+      if (!button || !panel) return;
+      const id = panel.dataset.reading;
+      const sure = panel.querySelector(".pt-sure");
+      if (button.dataset.page) trigger("read", { document: id, page: Number(button.dataset.page) });
+      else if ("again" in button.dataset) trigger("again", { document: id });
+      else if ("removeDocument" in button.dataset) trigger("remove", { document: id });
+      else if ("askRemove" in button.dataset) {
+        sure.hidden = false;
+        sure.querySelector("[data-remove-document]").focus();
+      } else if ("keep" in button.dataset) sure.hidden = true;
+      else if ("close" in button.dataset) trigger("close");
+    });
+  };
+
+  // A dropped folder: Gradio takes files only, so its files are put where it takes them from.
+  const within = async (entry) => {
+    if (entry.name.startsWith(".")) return [];
+    if (entry.isFile) return [await new Promise((done, fail) => entry.file(done, fail))];
+    const reader = entry.createReader();
+    const files = [];
+    for (;;) {
+      // One call gives a part of a folder only; an empty part is the end.
+      const part = await new Promise((done, fail) => reader.readEntries(done, fail));
+      if (!part.length) return files;
+      for (const inner of part) files.push(...(await within(inner)));
+    }
+  };
+  document.addEventListener(
+    "drop",
+    async (event) => {
+      const zone = event.target.closest?.("#pt-library-upload, #pt-upload");
+      if (!zone) return;
+      const items = [...(event.dataTransfer?.items ?? [])];
+      const entries = items.map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+      if (!entries.some((entry) => entry.isDirectory)) return;
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      event.target.dispatchEvent(new DragEvent("dragleave", { bubbles: true }));
+      const found = (await Promise.all(entries.map(within))).flat();
+      const input = zone.querySelector("input[type=file]");
+      if (!input || !found.length) return;
+      const list = new DataTransfer();
+      for (const file of found) list.items.add(file);
+      input.files = list.files;
+      input.dispatchEvent(new Event("change", { bubbles: true }));
+    },
+    true,
+  );
+})();
