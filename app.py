@@ -17,9 +17,12 @@ try:
     from typer.exceptions import TyperException
 
     from host import connect, console, environment
-    from host.errors import explain
-    from host.options import ALL, ANSWERING, FETCHING, FOLDER, INDEXING, with_settings
+    from host.errors import SettingRefused, explain
+    from host.options import ALL, ANSWERING, FETCHING, FOLDER, INDEXING, PEOPLE, with_settings
     from host.settings import Settings
+    from host.users import Users, check_name, no_such_user
+    from host.workspace import OWNER
+    from retrieval.owners import SHARED
 except ModuleNotFoundError as missing:
     # Nothing is installed yet: `doctor` still works, and anything else says what to do.
     sys.exit(checks.without_dependencies(sys.argv[1:], missing))
@@ -27,7 +30,11 @@ except ModuleNotFoundError as missing:
 app = typer.Typer(
     name="pageturn", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
+user = typer.Typer(help="The accounts of --auth FILE: add, list and remove users.")
+app.add_typer(user, name="user")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
+ForUser = Annotated[str, typer.Option("--user", help="Whose documents and conversations.")]
+ForAll = Annotated[bool, typer.Option("--shared", help="The library that every user reads.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -46,10 +53,12 @@ def add(
     ctx: typer.Context,
     settings: Settings,
     paths: Annotated[list[Path], typer.Argument(help="Files and folders.", show_default=False)],
+    owner: ForUser = OWNER,
+    shared: ForAll = False,
 ) -> None:
     """Index files and folders; a line for each file. Exit status 1 if any was refused."""
     with connect.for_writing(settings, console.say) as host:
-        if not console.show_adding(host.add(paths)):
+        if not console.show_adding(host.add(paths, _owner(owner, shared))):
             raise typer.Exit(1)
 
 
@@ -63,13 +72,14 @@ def ask(
     temperature: Annotated[float | None, typer.Option(help="0 is greedy.")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes sampling repeatable.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Longest answer, in tokens.")] = None,
+    owner: ForUser = OWNER,
     as_json: AsJson = False,
 ) -> None:
     """Ask one question and print the answer, its sources and its cost."""
     given = {"temperature": temperature, "seed": seed, "max_tokens": max_tokens}
     options = {name: value for name, value in given.items() if value is not None}
     with connect.for_writing(settings, console.say) as host:
-        events = host.ask(question, session=session, options=options)
+        events = host.ask(question, session=session, options=options, owner=_owner(owner))
         if as_json:
             with console.only_results_on_stdout():
                 turn = console.final_turn(events)
@@ -84,10 +94,12 @@ def ask(
 
 @app.command()
 @with_settings(*FOLDER)
-def documents(ctx: typer.Context, settings: Settings, as_json: AsJson = False) -> None:
-    """List the documents."""
+def documents(
+    ctx: typer.Context, settings: Settings, owner: ForUser = OWNER, as_json: AsJson = False
+) -> None:
+    """List the documents, those of the shared library among them."""
     with connect.for_reading(settings) as host:
-        found = host.documents() if host else []
+        found = host.documents(_owner(owner)) if host else []
     if as_json:
         console.print_json(found)
     else:
@@ -100,10 +112,12 @@ def remove(
     ctx: typer.Context,
     settings: Settings,
     document_id: Annotated[str, typer.Argument(help="See `documents`.", show_default=False)],
+    owner: ForUser = OWNER,
+    shared: ForAll = False,
 ) -> None:
     """Remove a document from the database, the indexes and the disk."""
     with connect.for_writing(settings, console.say) as host:
-        print(f"removed  {host.remove(document_id)['name']}")
+        print(f"removed  {host.remove(document_id, _owner(owner, shared))['name']}")
 
 
 @app.command()
@@ -127,6 +141,90 @@ def fetch(
 def doctor(ctx: typer.Context, settings: Settings, as_json: AsJson = False) -> None:
     """Check everything that Pageturn needs, and say what mends it. Exit status 1 if any is bad."""
     raise typer.Exit(checks.run(settings, as_json=as_json))
+
+
+@user.command("add")
+@with_settings(*PEOPLE)
+def user_add(
+    ctx: typer.Context,
+    settings: Settings,
+    name: Annotated[str, typer.Argument(show_default=False)],
+) -> None:
+    """Add a user, or give one a new password. It is asked for, or read from standard input."""
+    users = _users(settings)
+    check_name(name)
+    done = "added" if users.add(name, console.new_password(name)) else "new password for"
+    print(f"{done}  {name}")
+
+
+@user.command("list")
+@with_settings(*PEOPLE)
+def user_list(ctx: typer.Context, settings: Settings) -> None:
+    """List the users."""
+    for name in _users(settings).names():
+        print(name)
+
+
+@user.command("remove")
+@with_settings(*PEOPLE)
+def user_remove(
+    ctx: typer.Context,
+    settings: Settings,
+    name: Annotated[str, typer.Argument(show_default=False)],
+) -> None:
+    """Remove a user with all documents and conversations: database, indexes, KV and disk."""
+    users = _users(settings)
+    check_name(name)
+    had_account = users.remove(name)  # first, so that nothing can come after
+    if name == OWNER and not had_account:  # what is there without accounts is nobody's to remove
+        raise no_such_user(name)
+    with connect.for_writing(settings, console.say) as host:
+        gone = host.remove_owner(name)
+    if not (had_account or any(gone.values())):
+        raise no_such_user(name)
+    console.show_removed(name, **gone)
+
+
+@app.command()
+@with_settings(*FOLDER)
+def backup(
+    ctx: typer.Context,
+    settings: Settings,
+    file: Annotated[Path, typer.Argument(help="A new .zip file.", show_default=False)],
+) -> None:
+    """Save documents, conversations and index in one file, also while the server runs."""
+    from host.backup import backup as save
+
+    done = save(settings.data_dir, file)
+    print(f"saved  {file}  ({done}, {done.size_bytes / 1e6:.1f} MB)")
+
+
+@app.command()
+@with_settings(*FOLDER)
+def restore(
+    ctx: typer.Context,
+    settings: Settings,
+    file: Annotated[Path, typer.Argument(help="What `backup` saved.", show_default=False)],
+    replace: Annotated[bool, typer.Option("--replace", help="Give up what is there now.")] = False,
+) -> None:
+    """Bring back what `backup` saved. The server must not run."""
+    from host.restore import restore_into
+
+    print(f"restored  {restore_into(settings.data_dir, file, replace=replace)}")
+
+
+def _users(settings: Settings) -> Users:
+    if settings.auth is None:
+        raise SettingRefused("Say which file holds the accounts: --auth FILE (or PAGETURN_AUTH).")
+    return Users(settings.auth)
+
+
+def _owner(owner: str, shared: bool = False) -> str:
+    if not shared:
+        return owner
+    if owner != OWNER:
+        raise SettingRefused("Give --user or --shared, not both.")
+    return SHARED
 
 
 def main(arguments: list[str] | None = None) -> int:

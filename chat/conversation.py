@@ -134,6 +134,15 @@ class Conversations:
         turn.stop()
         return True
 
+    def stop_all(self) -> int:
+        """Stop every turn of every owner; returns how many have not ended yet."""
+        with self._lock:
+            running = list(self._running.values())
+        for turn in running:
+            if turn is not None:
+                turn.stop()
+        return len(running)
+
     # Looking after them
 
     def sessions(self, owner: str = "local") -> list[SessionView]:
@@ -188,6 +197,13 @@ class Conversations:
         """Remove a conversation from the database and its KV from the pool; stops it first."""
         self._services.store.delete(session_id, owner)
         self._drop_kv(session_id, stop=True)
+
+    def delete_all(self, owner: str) -> int:
+        """Delete all conversations of an owner, as ``delete`` does; returns how many there were."""
+        views = self._services.store.sessions(owner)
+        for view in views:
+            self.delete(view.session, owner)
+        return len(views)
 
     # What they hold
 
@@ -260,6 +276,8 @@ class Conversations:
         self._release(turn.session_id)
         if turn.drop_kv:
             self._services.sessions.close(turn.session_id)
+            # A deleted conversation's last words may have been saved after it was deleted.
+            self._services.database.checkpoint()
 
     def _drop_kv(self, session_id: str, *, stop: bool = False) -> None:
         """Give a conversation's KV back: now, or as soon as its running turn has ended."""

@@ -295,8 +295,23 @@ class ConversationStore:
             owned(session, session_id, owner).title = _title(title)
 
     def delete(self, session_id: str, owner: str) -> None:
+        """Delete a conversation, from the files of the database too. Raises SessionNotFound."""
         with self._database.session() as session:
             session.delete(owned(session, session_id, owner))
+        self._database.checkpoint()
+
+    def delete_all(self, owner: str) -> int:
+        """Delete an owner's conversations; returns how many there were."""
+        views = self.sessions(owner)
+        for view in views:
+            self.delete(view.session, owner)
+        return len(views)
+
+    def is_in_conversations(self, document_id: str) -> bool:
+        """Whether anybody's conversation found or cites this document."""
+        with self._database.reading() as session:
+            query = select(TurnPassage.id).where(TurnPassage.document_id == document_id)
+            return session.scalar(query.limit(1)) is not None
 
 
 def new_id() -> str:

@@ -218,7 +218,10 @@ class RunningTurn:
         outcome = self._outcome(state, error)
         self._ended = True
         try:
-            return self.services.store.finish(self.turn_id, outcome)
+            view = self.services.store.finish(self.turn_id, outcome)
+            if view is None:  # the conversation was deleted meanwhile: nothing of it may stay
+                self.drop_kv = True
+            return view
         finally:
             self.on_end(self)
 

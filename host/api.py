@@ -2,9 +2,13 @@
 
     GET    /api/documents            every document
     DELETE /api/documents/{id}       remove one; 404 where there is none
+    DELETE /api/owners/{name}        remove all that a person has
     GET    /api/memory               the engine's MemoryReport
     POST   /api/add  {"paths": [..]} one JSON event a line (see Workspace.add)
     POST   /api/ask  {"question": .., "session": .., "options": {..}}   likewise (Workspace.ask)
+
+What is done is done for the local owner, or for the `owner` in the query or the body: the token
+is the right of whoever runs the server. Another owner's document or conversation is not found.
 
 A stream that fails ends with {"event": "error", "message": .., "exit_status": ..}. A client that
 goes away stops its turn.
@@ -16,6 +20,7 @@ import logging
 import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,8 +30,8 @@ from pydantic import BaseModel, ConfigDict
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from host.errors import explain
-from host.workspace import Event, Workspace
+from host.errors import AccountRefused, explain
+from host.workspace import OWNER, Event, Workspace
 
 _log = logging.getLogger("pageturn")
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -35,6 +40,7 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 class AddRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
     paths: list[Path]  # absolute: the server has a current folder of its own
+    owner: str = OWNER
 
 
 class AskRequest(BaseModel):
@@ -42,6 +48,7 @@ class AskRequest(BaseModel):
     question: str
     session: str | None = None
     options: dict[str, Any] = {}
+    owner: str = OWNER
 
 
 def router(workspace: Workspace, token: str) -> APIRouter:
@@ -56,17 +63,18 @@ def router(workspace: Workspace, token: str) -> APIRouter:
     api = APIRouter(prefix="/api", dependencies=[Depends(authorise)])
 
     @api.get("/documents")
-    def documents() -> list[Event]:
-        return workspace.documents()
+    def documents(owner: str = OWNER) -> list[Event]:
+        with _refusals():
+            return workspace.documents(owner)
 
     @api.delete("/documents/{document_id}")
-    def remove(document_id: str) -> Event:
-        from retrieval.errors import DocumentNotFound
+    def remove(document_id: str, owner: str = OWNER) -> Event:
+        with _refusals():
+            return workspace.remove(document_id, owner)
 
-        try:
-            return workspace.remove(document_id)
-        except DocumentNotFound as error:
-            raise HTTPException(404, str(error)) from None
+    @api.delete("/owners/{name}")
+    def remove_owner(name: str) -> Event:
+        return workspace.remove_owner(name)
 
     @api.get("/memory")
     def memory() -> Event:
@@ -74,14 +82,30 @@ def router(workspace: Workspace, token: str) -> APIRouter:
 
     @api.post("/add")
     def add(request: AddRequest) -> StreamingResponse:
-        return _lines(workspace.add(request.paths), stop=lambda _: None)
+        return _lines(workspace.add(request.paths, request.owner), stop=lambda _: None)
 
     @api.post("/ask")
     def ask(request: AskRequest) -> StreamingResponse:
-        events = workspace.ask(request.question, session=request.session, options=request.options)
-        return _lines(events, stop=lambda session: workspace.stop(session))
+        events = workspace.ask(
+            request.question,
+            session=request.session,
+            options=request.options,
+            owner=request.owner,
+        )
+        return _lines(events, stop=lambda session: workspace.stop(session, request.owner))
 
     return api
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What a person asked for and cannot have is a 404 with a sentence."""
+    from retrieval.errors import DocumentNotFound, DocumentShared
+
+    try:
+        yield
+    except (DocumentNotFound, DocumentShared, AccountRefused) as error:
+        raise HTTPException(404, str(error)) from None
 
 
 def _lines(events: Iterator[Event], stop: Callable[[str], Any]) -> StreamingResponse:

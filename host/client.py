@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
 from host.datafolder import ServerInfo
 from host.errors import ServerFailed
-from host.workspace import Event
+from host.workspace import OWNER, Event
 
 # The server accepts a connection as soon as it holds the port, and answers when its model is
 # loaded; an answer may take as long as the model thinks. So only connecting has a limit.
@@ -43,30 +44,40 @@ class Client:
     def close(self) -> None:
         self._http.close()
 
-    def documents(self) -> list[Event]:
-        documents: list[Event] = self._call("GET", "api/documents")
+    def documents(self, owner: str = OWNER) -> list[Event]:
+        documents: list[Event] = self._call("GET", "api/documents", owner=owner)
         return documents
 
-    def remove(self, document_id: str) -> Event:
-        removed: Event = self._call("DELETE", f"api/documents/{document_id}")
+    def remove(self, document_id: str, owner: str = OWNER) -> Event:
+        removed: Event = self._call("DELETE", f"api/documents/{quote(document_id)}", owner=owner)
+        return removed
+
+    def remove_owner(self, name: str) -> Event:
+        removed: Event = self._call("DELETE", f"api/owners/{quote(name)}")
         return removed
 
     def memory(self) -> Event:
         report: Event = self._call("GET", "api/memory")
         return report
 
-    def add(self, paths: Sequence[Path]) -> Iterator[Event]:
-        return self._stream("api/add", {"paths": [str(path.absolute()) for path in paths]})
+    def add(self, paths: Sequence[Path], owner: str = OWNER) -> Iterator[Event]:
+        body = {"paths": [str(path.absolute()) for path in paths], "owner": owner}
+        return self._stream("api/add", body)
 
     def ask(
-        self, question: str, *, session: str | None = None, options: dict[str, Any] | None = None
+        self,
+        question: str,
+        *,
+        session: str | None = None,
+        options: dict[str, Any] | None = None,
+        owner: str = OWNER,
     ) -> Iterator[Event]:
-        body = {"question": question, "session": session, "options": options or {}}
+        body = {"question": question, "session": session, "options": options or {}, "owner": owner}
         return self._stream("api/ask", body)
 
-    def _call(self, method: str, path: str) -> Any:
+    def _call(self, method: str, path: str, **query: str) -> Any:
         try:
-            response = self._http.request(method, path)
+            response = self._http.request(method, path, params=query)
         except httpx.HTTPError as error:
             raise self._lost(error) from error
         self._check(response)

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from getpass import getpass
 from typing import Any
 
 from rich.console import Console
@@ -22,8 +23,9 @@ from rich.text import Text
 from chat.stats import TurnStats
 from chat.ui.cost import cost_line
 from chat.ui.figures import count
-from host.errors import ServerFailed
+from host.errors import AccountRefused, ServerFailed
 from host.workspace import Event
+from retrieval.owners import SHARED
 
 _OUTCOMES = {"duplicate": "already there", "indexed": "indexed"}
 
@@ -31,6 +33,16 @@ _OUTCOMES = {"duplicate": "already there", "indexed": "indexed"}
 def say(message: str) -> None:
     """A remark on the way; never part of a result."""
     print(message, file=sys.stderr, flush=True)
+
+
+def new_password(name: str) -> str:
+    """A password typed twice, or a line of standard input where that is no terminal."""
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\r\n")
+    password = getpass(f"Password for {name}: ")
+    if getpass("Once more: ") != password:
+        raise AccountRefused("The two passwords differ. Nothing was changed; try again.")
+    return password
 
 
 def print_json(value: Any) -> None:
@@ -112,12 +124,18 @@ def _file_line(event: Event) -> str:
     return "\n".join([line, *(f"  note: {note}" for note in document.get("notes") or ())])
 
 
+def show_removed(name: str, documents: int, conversations: int) -> None:
+    gone = f"{count(documents, 'document')}, {count(conversations, 'conversation')}"
+    print(f"removed  {name}  ({gone})")
+
+
 def show_documents(documents: list[Event]) -> None:
     if not documents:
         print("No documents yet. Add some, for example: python app.py add data/library")
     for document in documents:
         counts = f"{document['pages']:>5} p {document['passages']:>6} passages"
-        print(f"{document['id']}  {document['state']:<9} {counts}  {document['name']}")
+        of_all = "  (shared)" if document["owner"] == SHARED else ""
+        print(f"{document['id']}  {document['state']:<9} {counts}  {document['name']}{of_all}")
         if document["reason"]:
             print(f"{'':18}{document['reason']}")
 

@@ -24,6 +24,14 @@ class DataFolderBusy(HostError):
     """Another process works on the data folder."""
 
 
+class AccountRefused(HostError):
+    """An account that does not exist, or cannot be made like this."""
+
+
+class BackupFailed(HostError):
+    """A backup could not be written, or what should be restored is none."""
+
+
 class PortInUse(HostError):
     """The address that the server should listen on is taken or not ours."""
 

@@ -12,9 +12,10 @@ from host.settings import Settings, load, option_name
 # Which settings a command has options for. (The variables always count.)
 ALL = tuple(Settings.model_fields)
 ANSWERING = tuple(field for field in ALL if field not in ("host", "port"))
-INDEXING = ("data_dir", "models_dir", "embedder", "device")
-FOLDER = ("data_dir",)
+INDEXING = ("data_dir", "models_dir", "embedder", "device", "auth")
+FOLDER = ("data_dir", "auth")
 FETCHING = ("models_dir",)
+PEOPLE = ("data_dir", "auth")
 
 
 def with_settings(*fields: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -1,7 +1,9 @@
 """The server: one process that holds a data folder, answers the page and our own commands."""
 
+import logging
 import signal
 import socket
+from asyncio import CancelledError
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
@@ -12,6 +14,7 @@ from host.datafolder import DataFolder, address
 from host.errors import PortInUse
 from host.models import resolve
 from host.settings import Settings
+from host.users import Users
 from host.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -30,6 +33,10 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
     Raises HostError and errors of the engine.
     """
     signal.signal(signal.SIGTERM, _interrupt)
+    accounts = None
+    if settings.auth is not None:
+        accounts = Users(settings.auth)
+        accounts.require()
     with DataFolder(settings.data_dir) as folder:
         folder.prepare()
         folder.acquire_to_serve()
@@ -40,16 +47,19 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
             info = folder.publish(settings.host, port)
             workspace = Workspace(settings, say)
             try:
-                if settings.host not in _LOOPBACK_HOSTS:
-                    say(f"Whoever can reach {settings.host}:{port} can read these documents.")
-                app = _application(workspace, info.token)
+                if settings.host not in _LOOPBACK_HOSTS and accounts is None:
+                    say(
+                        f"Whoever can reach {settings.host}:{port} can read these documents. "
+                        "With --auth FILE the page asks who they are."
+                    )
+                app = _application(workspace, info.token, accounts)
                 say_ready = f"Pageturn is ready at {address(settings.host, port)} (Ctrl-C stops it)"
                 _run(app, listener, lambda: say(say_ready), workspace)
             finally:
                 workspace.close()
 
 
-def _application(workspace: Workspace, token: str) -> "FastAPI":
+def _application(workspace: Workspace, token: str, accounts: Users | None) -> "FastAPI":
     """Everything loaded, interrupted turns marked, indexing gone on with, the page built."""
     settings = workspace.settings
     environment.prepare(data_dir=settings.data_dir)
@@ -60,6 +70,7 @@ def _application(workspace: Workspace, token: str) -> "FastAPI":
 
     from fastapi import FastAPI
 
+    from chat.ui.login import Login
     from chat.ui.page import build, mount
     from host.api import LoopbackOnly, router
 
@@ -68,7 +79,7 @@ def _application(workspace: Workspace, token: str) -> "FastAPI":
         app.add_middleware(LoopbackOnly)
     app.include_router(router(workspace, token))
     # The page is mounted last, at the root: it takes whatever no route above has taken.
-    return mount(app, build(conversations, library, engine))
+    return mount(app, build(conversations, library, engine), login=Login(accounts))
 
 
 def _run(
@@ -77,14 +88,19 @@ def _run(
     import uvicorn
     from fastapi.concurrency import run_in_threadpool
 
+    from chat.ui.serving import close_streams
+
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             ready()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            # Turns end first and save what they have; then their streams close by themselves.
+            # Turns end first and save what they have; then their streams close by themselves,
+            # and those that pages keep open are closed for them.
             await run_in_threadpool(workspace.stop_turns)
+            close_streams(app)
+            logging.getLogger("uvicorn.error").addFilter(_tells_more_than_the_end)
             await super().shutdown(sockets)
 
     config = uvicorn.Config(
@@ -97,6 +113,12 @@ def _run(
     # uvicorn raises the signal again when it has closed: an end that was asked for.
     with suppress(KeyboardInterrupt):
         Server(config).run(sockets=[listener])
+
+
+def _tells_more_than_the_end(record: logging.LogRecord) -> bool:
+    """Leaves out that a stream was cut off because the server ends: that was asked for."""
+    cause = record.exc_info[1] if record.exc_info else None
+    return not (isinstance(cause, CancelledError) or "graceful shutdown" in record.getMessage())
 
 
 def _listen(host: str, port: int) -> socket.socket:

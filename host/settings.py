@@ -27,6 +27,9 @@ class Settings(BaseSettings):
     port: int = Field(7860, description="Port to listen on; 0 takes a free one.", ge=0, le=65535)
     data_dir: Path = Field(Path("data/var"), description="Folder of documents, index, chats.")
     models_dir: Path = Field(Path("data/var/models"), description="Folder of the default models.")
+    auth: Path | None = Field(
+        None, description="File of accounts; the page then asks who you are. See `user add`."
+    )
     model: str = Field(
         DEFAULT_MODEL,
         description="Chat model: a name, a folder, a .gguf file or a Hub id that was fetched.",

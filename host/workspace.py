@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from host.models import location, resolve
 from host.settings import Settings
+from retrieval.owners import SHARED
 
 if TYPE_CHECKING:
     from chat.conversation import Conversations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from retrieval.library import Library
     from retrieval.views import DocumentView
 
-OWNER = "local"
+OWNER = "local"  # whose everything is where nobody is named
 DATABASE_FILE = "pageturn.sqlite3"
 _POLL_S = 0.2
 
@@ -84,9 +85,15 @@ class Workspace:
         return conversations
 
     def migrate(self) -> None:
-        """Bring the tables to this version; the data folder must be held by this process."""
-        from chat.store import migrate
+        """Bring the tables to this version; the data folder must be held by this process.
 
+        A restore or a backup that was killed is brought to its end first.
+        """
+        from chat.store import migrate
+        from host import backup, restore
+
+        restore.finish(self.settings.data_dir)
+        backup.sweep(self.settings.data_dir)
         migrate(self.database)
 
     def check_embedder(self) -> None:
@@ -116,11 +123,7 @@ class Workspace:
     def stop_turns(self, wait_s: float = 5.0) -> None:
         """End every running turn and wait until each has saved what it has."""
         deadline = time.monotonic() + wait_s
-        while running := [turn.session for turn in self.conversations.sessions() if turn.running]:
-            for session in running:
-                self.conversations.stop(session)
-            if time.monotonic() > deadline:
-                return
+        while self.conversations.stop_all() and time.monotonic() < deadline:
             time.sleep(0.05)
 
     def close(self) -> None:
@@ -138,19 +141,44 @@ class Workspace:
 
     # The actions ---------------------------------------------------------------------------
 
-    def documents(self) -> list[Event]:
-        """Every document as `DocumentView.to_json()`, oldest first."""
-        return [view.to_json() for view in self.library.documents(OWNER)]
+    def documents(self, owner: str = OWNER) -> list[Event]:
+        """Every document that the owner sees as `DocumentView.to_json()`, oldest first."""
+        return [view.to_json() for view in self.library.documents(self._known(owner))]
 
-    def remove(self, document_id: str) -> Event:
-        """Remove a document; returns what it was. Raises DocumentNotFound."""
+    def remove(self, document_id: str, owner: str = OWNER) -> Event:
+        """Remove a document; returns what it was. Raises DocumentNotFound, DocumentShared."""
         from chat.store import ConversationStore
 
-        if ConversationStore(self.database).sessions(OWNER):
+        self.library.get(document_id, self._known(owner))
+        if ConversationStore(self.database).is_in_conversations(document_id):
             # Made here, if not before, for what it does when a document goes: citations are
             # marked, and turns that read the document are rendered without it.
             _ = self.conversations
-        return self.library.remove(document_id, OWNER).to_json()
+        return self.library.remove(document_id, owner).to_json()
+
+    def remove_owner(self, name: str) -> Event:
+        """Remove all of a person's conversations and documents; returns how many there were."""
+        from chat.store import ConversationStore
+
+        if "conversations" in self.__dict__:
+            conversations = self.conversations.delete_all(name)
+        else:  # no engine here holds anything of theirs
+            conversations = ConversationStore(self.database).delete_all(name)
+        own = [view for view in self.library.documents(name) if view.owner == name]
+        for view in own:
+            self.library.remove(view.id, name)
+        self.database.checkpoint()
+        return {"conversations": conversations, "documents": len(own)}
+
+    def _known(self, owner: str) -> str:
+        """The owner, if there are such things as theirs. Raises AccountRefused."""
+        if owner not in (OWNER, SHARED):
+            from host.users import Users, check_name, no_such_user
+
+            check_name(owner)
+            if self.settings.auth is not None and not Users(self.settings.auth).credential(owner):
+                raise no_such_user(owner)
+        return owner
 
     def memory(self) -> Event:
         """The engine's MemoryReport."""
@@ -158,7 +186,7 @@ class Workspace:
 
         return asdict(self.engine.memory())
 
-    def add(self, paths: Sequence[Path]) -> Iterator[Event]:
+    def add(self, paths: Sequence[Path], owner: str = OWNER) -> Iterator[Event]:
         """Index files and folders; yields what happens until each file is settled.
 
         Events: `listed` (files), `progress` (document) and `file` (path, outcome, reason,
@@ -167,6 +195,7 @@ class Workspace:
         """
         from retrieval.errors import RetrievalError
 
+        owner = self._known(owner)
         self.check_embedder()
         files = self.library.expand(paths)
         yield {"event": "listed", "files": len(files)}
@@ -174,7 +203,7 @@ class Workspace:
         pending: list[tuple[Path, str]] = []
         for path in files:
             try:
-                view = self.library.add(path, owner=OWNER)
+                view = self.library.add(path, owner=owner)
             except RetrievalError as error:  # one bad file never stops a batch
                 yield _settled(path, "refused", str(error), None)
                 continue
@@ -183,9 +212,9 @@ class Workspace:
             else:
                 pending.append((path, view.id))
         for path, document_id in pending:  # they are indexed in this order
-            yield from self._follow(path, document_id)
+            yield from self._follow(path, document_id, owner)
 
-    def _follow(self, path: Path, document_id: str) -> Iterator[Event]:
+    def _follow(self, path: Path, document_id: str, owner: str) -> Iterator[Event]:
         from retrieval.errors import DocumentNotFound, RetrievalError
 
         while True:
@@ -195,7 +224,7 @@ class Workspace:
                 yield _settled(path, "refused", "It was removed while it was being indexed.", None)
                 return
             except RetrievalError as error:  # the disk is full, or the embedder is broken
-                view = self.library.get(document_id, OWNER)
+                view = self.library.get(document_id, owner)
                 yield _settled(path, "waiting", str(error), view.to_json())
                 return
             if view.settled:
@@ -204,7 +233,12 @@ class Workspace:
             yield {"event": "progress", "document": view.to_json()}
 
     def ask(
-        self, question: str, *, session: str | None = None, options: dict[str, Any] | None = None
+        self,
+        question: str,
+        *,
+        session: str | None = None,
+        options: dict[str, Any] | None = None,
+        owner: str = OWNER,
     ) -> Iterator[Event]:
         """One turn. Closing the iterator stops it; what was written is saved.
 
@@ -215,11 +249,12 @@ class Workspace:
         from chat.events import Delta, Finished, Retrieved, Started
         from chat.options import AskOptions
 
+        owner = self._known(owner)
         how = AskOptions(**(options or {}))
         self.check_embedder()
-        if self.library.is_empty(OWNER):  # said before the model is loaded for nothing
+        if self.library.is_empty(owner):  # said before the model is loaded for nothing
             raise LibraryEmpty
-        turn = self.conversations.ask(question, session_id=session, owner=OWNER, options=how)
+        turn = self.conversations.ask(question, session_id=session, owner=owner, options=how)
         try:
             for event in turn:
                 match event:
@@ -235,9 +270,9 @@ class Workspace:
         finally:
             turn.close()
 
-    def stop(self, session: str) -> bool:
+    def stop(self, session: str, owner: str = OWNER) -> bool:
         """Stop the running turn of a conversation; False where none runs."""
-        return self.conversations.stop(session, OWNER)
+        return self.conversations.stop(session, owner)
 
 
 def _outcome(path: Path, view: "DocumentView") -> Event:

@@ -1,10 +1,12 @@
 """One database for documents and conversations, and the way to a transaction on it."""
 
 import errno
+import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import DateTime, Engine, create_engine, event
@@ -14,6 +16,7 @@ from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
 from sqlalchemy.types import TypeDecorator
 
 BUSY_TIMEOUT_S = 30.0
+_COPY = ".before-"
 
 
 class Base(DeclarativeBase):
@@ -61,6 +64,11 @@ class Database:
     def is_sqlite(self) -> bool:
         return self.url.get_backend_name() == "sqlite"
 
+    @property
+    def path(self) -> Path | None:
+        """The database's file, where it is one."""
+        return Path(self.url.database) if self.is_sqlite and self.url.database else None
+
     @contextmanager
     def session(self) -> Iterator[Session]:
         """One writing transaction: committed at the end, rolled back on an exception."""
@@ -73,11 +81,27 @@ class Database:
         with self._reading() as session:
             yield session
 
+    def copy_before(self, version: str) -> None:
+        """Put a copy of the database beside it, before it is changed to the layout `version`.
+
+        It is there until something is deleted: what is deleted must not go on in a copy.
+        """
+        if self.path is not None:
+            copy = self.path.with_name(f"{self.path.name}{_COPY}{version}")
+            part = copy.with_name(copy.name + ".part")
+            part.unlink(missing_ok=True)
+            snapshot(self.path, part)
+            os.replace(part, copy)
+
     def checkpoint(self) -> None:
         """Move the write-ahead log into the database file, so that deleted text leaves both.
 
-        Does what it can beside other readers; the rest follows with a later call.
+        Does what it can beside other readers; the rest follows with a later call. Copies that
+        were made before an update hold what was deleted, and go as well.
         """
+        if self.path is not None:
+            for copy in self.path.parent.glob(f"{self.path.name}{_COPY}*"):
+                copy.unlink(missing_ok=True)
         if self.is_sqlite:
             with self.engine.connect() as connection:
                 driver = connection.connection.driver_connection
@@ -86,6 +110,19 @@ class Database:
 
     def close(self) -> None:
         self.engine.dispose()
+
+
+def snapshot(database: Path, target: Path) -> None:
+    """A copy of an SQLite database as it is at one moment, whoever writes to it meanwhile.
+
+    `target` is one plain file, without a log beside it. Raises sqlite3.Error and OSError.
+    """
+    with (
+        closing(sqlite3.connect(database, timeout=BUSY_TIMEOUT_S)) as source,
+        closing(sqlite3.connect(target)) as copy,
+    ):
+        source.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

@@ -224,14 +224,16 @@ class Library:
     def reindex(self, document_id: str, owner: str = "local") -> DocumentView:
         """Read the stored copy of a document and index it again, from the beginning.
 
-        One that is on its way already stays as it is. Raises DocumentNotFound, and CopyNotKept
-        for a refused one.
+        One that is on its way already stays as it is. Raises DocumentNotFound, DocumentShared,
+        and CopyNotKept for a refused one.
         """
         with self._lock:
             with self._database.session() as session:
                 view = store.view(session, document_id, owner)
                 if view is None:
                     raise DocumentNotFound(document_id)
+                if view.owner != owner:
+                    raise DocumentShared(view.name)
                 if view.state == "refused":
                     raise CopyNotKept(view.name)
                 if not view.settled:

@@ -12,29 +12,49 @@ from typing import TYPE_CHECKING
 from chat.errors import DatabaseTooNew
 
 if TYPE_CHECKING:
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
     from retrieval.database import Database
 
 
 def migrate(database: Database) -> None:
     """Bring a new or older database to this version's layout; quick where nothing is to be done.
 
-    Everything happens in one transaction, so that a failure leaves the database as it was.
-    Raises DatabaseTooNew.
+    Everything happens in one transaction, so that a failure leaves the database as it was; and a
+    copy of an older one is put beside it first. Raises DatabaseTooNew.
     """
     from alembic import command
-    from alembic.config import Config
     from alembic.runtime.migration import MigrationContext
+
+    config, script = _history()
+    writing = database.engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
+    with writing.begin() as connection:
+        now = MigrationContext.configure(connection).get_current_revision()
+        if now is not None:
+            _require_known(now, script)
+        head = script.get_current_head()
+        if now != head:
+            if now is not None:
+                database.copy_before(str(head))
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+
+def require_known(revision: str) -> None:
+    """Raises DatabaseTooNew for the layout of a later version."""
+    _require_known(revision, _history()[1])
+
+
+def _require_known(revision: str, script: ScriptDirectory) -> None:
+    if revision not in {known.revision for known in script.walk_revisions()}:
+        raise DatabaseTooNew(revision)
+
+
+def _history() -> tuple[Config, ScriptDirectory]:
+    from alembic.config import Config
     from alembic.script import ScriptDirectory
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
-    script = ScriptDirectory.from_config(config)
-    writing = database.engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
-    with writing.begin() as connection:
-        now = MigrationContext.configure(connection).get_current_revision()
-        known = {revision.revision for revision in script.walk_revisions()}
-        if now is not None and now not in known:
-            raise DatabaseTooNew(now)
-        if now != script.get_current_head():
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+    return config, ScriptDirectory.from_config(config)

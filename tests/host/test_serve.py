@@ -1,23 +1,17 @@
 """A running server, its page, its interface for our commands, and its end."""
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from host.client import Client
-from host.datafolder import DataFolder, ServerInfo
+from tests.host.serving import Served, serving
 
 NOTE = """# Pages
 
@@ -25,56 +19,6 @@ A page of the cache holds sixteen tokens. A page that nobody uses goes back to t
 pool counts free pages, cached pages and pages in use.
 """
 QUESTION = "How many tokens does a page hold?"
-
-
-class Served:
-    """A server process and what is known of it."""
-
-    def __init__(self, data_dir: Path, models_dir: Path) -> None:
-        self.data_dir = data_dir
-        self.process = subprocess.Popen(
-            [sys.executable, "app.py", "--port", "0", "--data-dir", str(data_dir)],
-            cwd=Path(__file__).parents[2],
-            env={**os.environ, "PAGETURN_MODELS_DIR": str(models_dir)},
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.said: list[str] = []
-        self.address = self._ready()
-        # Whoever writes into a full pipe waits for ever: go on reading.
-        threading.Thread(target=self._read_on, daemon=True).start()
-
-    def _ready(self) -> str:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.said.append(line)
-            if match := re.search(r"ready at (http://\S+)", line):
-                return match[1]
-        raise AssertionError("".join(self.said))
-
-    def _read_on(self) -> None:
-        self.said.extend(self.process.stderr or ())
-
-    @property
-    def info(self) -> ServerInfo:
-        info = DataFolder(self.data_dir).server()
-        assert info is not None
-        return info
-
-    def end(self, sig: signal.Signals) -> int:
-        self.process.send_signal(sig)
-        return self.process.wait(30)
-
-
-@contextmanager
-def serving(data_dir: Path, models_dir: Path) -> Iterator[Served]:
-    server = Served(data_dir, models_dir)
-    try:
-        yield server
-    finally:
-        server.process.kill()
-        server.process.wait()
 
 
 @pytest.fixture(scope="module")
