@@ -102,9 +102,10 @@ WORDS = {
     "memory_pool": ("KV pool", "KV 池"),
     # Documents
     "library_title": ("Your documents", "您的文档"),
-    "library_add_files": (
-        "Drop files and folders here, or click",
-        "把文件和文件夹拖到这里，或点击选择",
+    "library_add_files": ("Add files", "添加文件"),
+    "library_add_hint": (
+        "Files or whole folders: Markdown, plain text, HTML, PDF and Word.",
+        "文件或整个文件夹：Markdown、纯文本、HTML、PDF 和 Word。",
     ),
     "library_add_folder": ("Add a folder", "添加文件夹"),
     "library_find": ("Find a document", "查找文档"),
