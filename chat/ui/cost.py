@@ -1,58 +1,56 @@
-"""The quiet line under an answer: what the turn cost and how it ended."""
+"""The quiet line under an answer: what the turn cost, how it ended, and what may be done next."""
 
 from __future__ import annotations
 
 from chat.stats import TurnStats
 from chat.ui import figures
+from chat.ui.i18n import EN, Words
+from chat.ui.icons import RETRY
+from chat.ui.sentences import translated
+from chat.ui.spent import spent
 from chat.ui.text import escape
 from chat.views import TurnView
 
-_ENDINGS = {
-    "stopped": ("stopped", "You stopped this answer. What was written is kept."),
-    "interrupted": ("interrupted", "The program ended while it answered. What was saved is here."),
-    "error": ("failed", "This answer could not be finished."),
-}
+_ENDINGS = ("stopped", "interrupted", "error")
 
 
-def cost_line(stats: TurnStats) -> str:
+def cost_line(stats: TurnStats, words: Words = EN) -> str:
     """What was reused and what was computed, from the turn's own measurements."""
     parts = [
-        f"{stats.cached_tokens:,} reused",
-        f"{stats.computed_tokens:,} computed",
+        words("reused", tokens=f"{stats.cached_tokens:,}"),
+        words("computed", tokens=f"{stats.computed_tokens:,}"),
     ]
     if stats.ttft_s > 0:
-        parts.append(f"first token {figures.seconds(stats.ttft_s)}")
+        parts.append(words("first_token", time=figures.seconds(stats.ttft_s)))
     if stats.decode_tokens_per_s > 0:
-        parts.append(f"{figures.rate(stats.decode_tokens_per_s)} tok/s")
-    parts.append(f"KV {figures.size(stats.kv_bytes)}")
+        parts.append(words("rate", rate=figures.rate(stats.decode_tokens_per_s)))
+    parts.append(words("kv", size=figures.size(stats.kv_bytes)))
     return " · ".join(parts)
 
 
-def cost_row(turn: TurnView) -> str:
-    """The line as HTML, with how the turn ended, its notes and its error."""
+def cost_row(turn: TurnView, words: Words = EN) -> str:
+    """The line as HTML, with what it opens, and with the turn's notes and its error."""
     if turn.state == "pending":
-        return progress_row("Answering…")
-    line: list[str] = []
-    if turn.state in _ENDINGS:
-        word, meaning = _ENDINGS[turn.state]
-        line.append(f'<span class="pt-ending" title="{escape(meaning)}">{word}</span>')
-    elif turn.finish_reason == "length":
-        line.append(
-            '<span class="pt-ending" title="The answer reached its length limit.">cut short</span>'
-        )
-    sources = len({citation.marker for citation in turn.citations})
-    if sources:
-        line.append(_button(turn.turn, "pt-count", figures.count(sources, "source")))
-    elif turn.retrieved:
-        line.append(_button(turn.turn, "pt-count", figures.count(len(turn.retrieved), "passage")))
+        return progress_row(words("writing"))
+    line = [_ending(turn, words), _count(turn, words)]
+    detail = ""
     if turn.finish_reason == "not_found":
-        line.append('<span class="pt-figures">the model was not asked</span>')
+        line.append(f'<span class="pt-figures">{words("model_not_asked")}</span>')
     elif turn.stats:
-        line.append(_button(turn.turn, "pt-figures", cost_line(turn.stats)))
-    parts = [f'<div class="pt-cost">{"".join(line)}</div>'] if line else []
+        line.append(
+            f'<button type="button" class="pt-figures" data-cost aria-expanded="false" '
+            f'title="{words("cost_hint")}">{escape(cost_line(turn.stats, words))}</button>'
+        )
+        detail = f'<div class="pt-spent" hidden>{spent(turn.stats, words)}</div>'
+    line.append(f'<span class="pt-acts">{_versions(turn, words)}{_retry(turn, words)}</span>')
+    parts = [f'<div class="pt-cost">{"".join(line)}</div>{detail}']
     if turn.error:
-        parts.append(f'<p class="pt-error" dir="auto">{escape(turn.error)}</p>')
-    parts.extend(f'<p class="pt-note" dir="auto">{escape(note)}</p>' for note in turn.notes)
+        error = escape(translated(turn.error, words))
+        parts.append(f'<p class="pt-error" dir="auto">{error}</p>')
+    parts.extend(
+        f'<p class="pt-note" dir="auto">{escape(translated(note, words))}</p>'
+        for note in turn.notes
+    )
     return "".join(parts)
 
 
@@ -63,8 +61,55 @@ def progress_row(text: str) -> str:
     )
 
 
-def _button(turn_id: str, name: str, text: str) -> str:
+def _ending(turn: TurnView, words: Words) -> str:
+    """How it ended, where it did not end by itself."""
+    how = "length" if turn.finish_reason == "length" else turn.state
+    if how not in (*_ENDINGS, "length"):
+        return ""
+    hint = escape(words(f"ending_{how}_hint"))
+    return f'<span class="pt-ending" title="{hint}">{words(f"ending_{how}")}</span>'
+
+
+def _count(turn: TurnView, words: Words) -> str:
+    cited = len({citation.marker for citation in turn.citations})
+    if not cited and not turn.retrieved:
+        return ""
+    text = (
+        words.count(cited, "sources_count")
+        if cited
+        else words.count(len(turn.retrieved), "passages_count")
+    )
     return (
-        f'<button type="button" class="{name}" data-turn="{escape(turn_id)}" '
-        f'title="Show the sources of this answer">{escape(text)}</button>'
+        f'<button type="button" class="pt-count" data-turn="{escape(turn.turn)}" '
+        f'title="{words("show_sources")}">{text}</button>'
+    )
+
+
+def _retry(turn: TurnView, words: Words) -> str:
+    return (
+        f'<button type="button" class="pt-act pt-retry" data-retry="{escape(turn.turn)}" '
+        f'title="{words("retry_hint")}" aria-label="{words("retry_hint")}">{RETRY}</button>'
+    )
+
+
+def _versions(turn: TurnView, words: Words) -> str:
+    """‹ 1/2 ›: the way to what else was asked, or answered, in this place."""
+    if len(turn.versions) < 2:
+        return ""
+    at = turn.versions.index(turn.turn)
+    total = len(turn.versions)
+    said = words("version_of", number=at + 1, total=total)
+    return (
+        f'<span class="pt-versions">{_step(turn, at - 1, "version_before", "‹", words)}'
+        f'<span title="{said}" aria-label="{said}" role="img">{at + 1}/{total}</span>'
+        f"{_step(turn, at + 1, 'version_after', '›', words)}</span>"
+    )
+
+
+def _step(turn: TurnView, to: int, key: str, sign: str, words: Words) -> str:
+    there = 0 <= to < len(turn.versions)
+    target = f'data-show="{escape(turn.versions[to])}"' if there else "disabled"
+    return (
+        f'<button type="button" class="pt-act" {target} title="{words(key)}" '
+        f'aria-label="{words(key)}">{sign}</button>'
     )

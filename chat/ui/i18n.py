@@ -35,6 +35,12 @@ I18N = gr.I18n(
 t: Callable[[str], Any] = I18N
 
 
+def both(key: str) -> str:
+    """A string of HTML that the server draws before it knows who reads: the styles show one."""
+    english, chinese = WORDS[key]
+    return f'<span lang="en">{english}</span><span lang="zh">{chinese}</span>'
+
+
 class Asked(Protocol):
     """A request, Gradio's or FastAPI's."""
 

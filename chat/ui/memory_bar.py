@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from chat.ui import figures
+from chat.ui.i18n import EN, Words
 from chat.ui.text import escape
 
 if TYPE_CHECKING:
@@ -20,43 +21,34 @@ class Part(NamedTuple):
     meaning: str
 
 
-def parts(report: MemoryReport) -> list[Part]:
+def parts(report: MemoryReport, words: Words = EN) -> list[Part]:
     """The weights, and the page pool split by who holds its pages."""
     page = report.kv_page_bytes
     return [
-        Part("weights", "Weights", report.weights_bytes, "The model itself"),
-        Part(
-            "static",
-            "Static prompt",
-            report.pages_static * page,
-            "The system prompt, computed once and shared by every conversation",
-        ),
-        Part(
-            "sessions",
-            "Sessions",
-            report.pages_sessions * page,
-            "Conversations whose KV is kept for their next turn",
-        ),
-        Part(
-            "cached",
-            "Cached",
-            report.pages_cached * page,
-            "Pages that nobody holds now and that are found again by content; given up first",
-        ),
-        Part("free", "Free pages", report.pages_free * page, "Room for more conversation"),
+        Part(key, words(f"memory_{key}"), size_bytes, words(f"memory_{key}_hint"))
+        for key, size_bytes in (
+            ("weights", report.weights_bytes),
+            ("static", report.pages_static * page),
+            ("sessions", report.pages_sessions * page),
+            ("cached", report.pages_cached * page),
+            ("free", report.pages_free * page),
+        )
     ]
 
 
-def memory_bar(report: MemoryReport, device_kind: str) -> str:
+def memory_bar(report: MemoryReport, device_kind: str, words: Words = EN) -> str:
     """The bar with its legend. On a CPU the device is the process and its memory is RAM."""
     on_cpu = device_kind == "cpu"
     used = (
-        f"{figures.size(report.process_rss_bytes)} in use by this process"
+        words("memory_process", size=figures.size(report.process_rss_bytes))
         if on_cpu
-        else f"{figures.size(report.device_used_bytes)} of "
-        f"{figures.size(report.device_total_bytes)} in use"
+        else words(
+            "memory_device",
+            used=figures.size(report.device_used_bytes),
+            total=figures.size(report.device_total_bytes),
+        )
     )
-    shown = parts(report)
+    shown = parts(report, words)
     segments = "".join(
         f'<span class="pt-segment pt-{part.key}" style="flex-grow:{part.size_bytes}" '
         f'title="{escape(_said(part))}"></span>'

@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 import gradio as gr
 
 from chat.errors import ChatError
+from chat.ui.i18n import EN, Words, words_for
 from chat.ui.screen import Screen
+from chat.ui.sentences import translated
 from chat.ui.text import escape
 from engine.errors import EngineError
 from retrieval.errors import RetrievalError
@@ -29,16 +31,17 @@ def said(handler: _Handler) -> _Handler:
         try:
             return handler(*args, **kwargs)
         except Exception as error:
-            say(error)
+            request = next((arg for arg in args if isinstance(arg, gr.Request)), None)
+            say(error, words_for(request) if request else EN)
             return Screen()
 
     return wrapped  # type: ignore[return-value]
 
 
-def say(error: Exception) -> None:
+def say(error: Exception, words: Words = EN) -> None:
     """Show an error as a notice. Gradio renders notices as HTML, so the text is escaped."""
     if not isinstance(error, EXPECTED):
         _log.exception("The page met an error that it does not know", exc_info=error)
-        gr.Warning("Something went wrong inside Pageturn; its log says what. Please try again.")
+        gr.Warning(words("something_wrong"))
     else:
-        gr.Warning(escape(str(error)))
+        gr.Warning(escape(translated(str(error), words)))

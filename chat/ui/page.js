@@ -58,19 +58,6 @@
     return false;
   };
 
-  pageturn.history = (element, trigger) => {
-    element.addEventListener("click", (event) => {
-      const open = event.target.closest("[data-open]");
-      const remove = event.target.closest("[data-remove]");
-      if (open) {
-        trigger("open", { session: open.dataset.open });
-        pageturn.go("chat");
-      } else if (remove && sure(remove)) {
-        trigger("remove", { session: remove.dataset.remove });
-      }
-    });
-  };
-
   pageturn.documents = (element, trigger) => {
     element.addEventListener("click", (event) => {
       const remove = event.target.closest("[data-remove]");

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from chat.ui import conversation_list, sources
+from chat.options import AskOptions
+from chat.ui import settings
 from chat.ui.actions import Actions
+from chat.ui.i18n import both, t
+from chat.ui.pages import Pages, add_pages
 from chat.ui.screen import Screen
 from chat.ui.serving import mount as mount
 from chat.ui.text import escape
@@ -20,34 +23,50 @@ if TYPE_CHECKING:
 
 SAMPLE_LIBRARY = Path(__file__).parents[2] / "data" / "library"
 _CLOCK_S = 2.0
+_FORMULAS = [
+    {"left": "$$", "right": "$$", "display": True},
+    {"left": "\\[", "right": "\\]", "display": True},
+    {"left": "\\(", "right": "\\)", "display": False},
+]
+_TURNS = "pageturn.turns(element, trigger, 'retry', 'edit', 'cancel', 'show', 'suggest')"
+_DRAWER_HEAD = """<header class="pt-drawer-head"><h2>{title}</h2>
+<button type="button" data-drawer aria-label="×">×</button></header>"""
 _DAY_S = 86400
 
 _HEADER = """
 <header class="pt-top">
-  <span class="pt-brand">Pageturn</span><span class="pt-model" title="The chat model">{model}</span>
-  <nav class="pt-nav" aria-label="Parts of the page">
-    <button type="button" data-go="history">Chats</button>
-    <button type="button" data-go="chat">Answer</button>
-    <button type="button" data-go="sources">Sources</button>
-    <button type="button" data-go="documents">Documents</button>
-  </nav>
+  <span class="pt-brand">Pageturn</span><span class="pt-model">{model}</span>
+  <nav class="pt-nav" aria-label="Pageturn">{parts}</nav>
+  <button type="button" class="pt-language" data-language
+  title="English / 中文">{language}</button>
 </header>
 """
-_SIDE = """
-<nav class="pt-side-nav" aria-label="Beside the answer">
-  <button type="button" data-go="sources">Sources</button>
-  <button type="button" data-go="documents">Documents</button>
-</nav>
-"""
-_WELCOME = """
-<div class="pt-welcome">
-  <h2>Ask your own documents</h2>
-  <p>Add files to the library, then ask. Every answer shows the passages it rests on and what it
-  cost. Nothing leaves this machine.</p>
-</div>
-"""
-_PLACEHOLDER = """<div class="pt-blank pt-start"><p class="pt-blank-title">A new conversation</p>
-<p>Ask a question. The answer comes with the passages it rests on.</p></div>"""
+
+
+def _parts(*parts: str) -> str:
+    return "".join(
+        f'<button type="button" data-go="{part}">{both(f"nav_{part}")}</button>' for part in parts
+    )
+
+
+def _header(model: str) -> str:
+    parts = _parts("history", "chat", "sources", "documents")
+    return _HEADER.format(model=escape(model), parts=parts, language=both("switch_language"))
+
+
+def _side() -> str:
+    return f'<nav class="pt-side-nav">{_parts("sources", "documents")}</nav>'
+
+
+def _welcome() -> str:
+    title, text = both("welcome_title"), both("welcome_text")
+    return f'<div class="pt-welcome"><h2>{title}</h2><p>{text}</p></div>'
+
+
+def _placeholder() -> str:
+    title, text = both("blank_title"), both("blank_text")
+    blank = f'<p class="pt-blank-title">{title}</p><p>{text}</p>'
+    return f'<div class="pt-blank pt-start">{blank}</div>'
 
 
 def _html(value: str, **options: Any) -> gr.HTML:
@@ -69,14 +88,23 @@ def build(
     ) as page:
         # The id only, and in the browser only: a restart of the server changes nothing for a tab.
         session = gr.BrowserState("", storage_key="pageturn.conversation", secret="pageturn")
-        _html(_HEADER.format(model=escape(engine.model_name)), elem_id="pt-header")
+        _html(_header(engine.model_name), elem_id="pt-header")
+        add_pages(Pages(conversations, library, engine, sample_library), page, session)
         with gr.Row(elem_id="pt-columns", equal_height=False):
             with gr.Column(elem_id="pt-left", min_width=0):
-                new = gr.Button("New conversation", elem_id="pt-new", size="md")
+                new = gr.Button(t("new_conversation"), elem_id="pt-new", size="md")
+                search = gr.Textbox(
+                    show_label=False,
+                    label=t("search_conversations"),
+                    placeholder=t("search_conversations"),
+                    container=False,
+                    max_lines=1,
+                    elem_id="pt-search",
+                )
                 history = _html(
-                    conversation_list.EMPTY,
+                    "",
                     elem_id="pt-history",
-                    js_on_load="pageturn.history(element, trigger, 'open', 'remove')",
+                    js_on_load="pageturn.history(element, trigger, 'open', 'remove', 'rename')",
                 )
                 memory = _html("", elem_id="pt-memory")
             with gr.Column(elem_id="pt-middle", min_width=0):
@@ -87,21 +115,22 @@ def build(
                     elem_id="pt-transcript",
                     layout="bubble",
                     buttons=["copy"],
-                    placeholder=_PLACEHOLDER,
+                    placeholder=_placeholder(),
+                    latex_delimiters=_FORMULAS,
                     group_consecutive_messages=False,
                     # Tags that load something, where one gets past safe_markdown, stay text.
                     allow_tags=["img", "image", "iframe", "video", "audio", "source", "input"],
                     feedback_options=None,
                 )
                 with gr.Column(elem_id="pt-start", visible=False) as welcome:
-                    _html(_WELCOME)
-                    sample = gr.Button(
-                        "Try it on the sample library", elem_id="pt-sample", variant="primary"
-                    )
+                    _html(_welcome())
+                    sample = gr.Button(t("try_samples"), elem_id="pt-sample", variant="primary")
+                first = _html("", elem_id="pt-suggestions")
+                banner = _html("", elem_id="pt-banner")
                 composer = gr.Textbox(
                     show_label=False,
-                    label="Your question",
-                    placeholder="Ask your documents…",
+                    label=t("your_question"),
+                    placeholder=t("ask_placeholder"),
                     lines=1,
                     max_lines=8,
                     autofocus=True,
@@ -109,11 +138,17 @@ def build(
                     submit_btn=True,
                     elem_id="pt-composer",
                 )
+                with gr.Row(elem_id="pt-foot"):
+                    scope = _html(settings.scope(AskOptions()), elem_id="pt-scope")
+                with gr.Column(elem_id="pt-drawer", min_width=0):
+                    _html(_DRAWER_HEAD.format(title=both("settings")))
+                    controls = settings.controls()
+                turns = _html("", elem_id="pt-turns", js_on_load=_TURNS)
             with gr.Column(elem_id="pt-right", min_width=0):
-                _html(_SIDE, elem_id="pt-side")
+                _html(_side(), elem_id="pt-side")
                 with gr.Column(elem_id="pt-sources-pane", min_width=0):
                     panel = _html(
-                        sources.EMPTY,
+                        "",
                         elem_id="pt-sources",
                         js_on_load="pageturn.sources(element, trigger, watch, 'pick')",
                     )
@@ -121,7 +156,7 @@ def build(
                     upload = gr.File(
                         file_count="multiple",
                         show_label=False,
-                        label="Add documents",
+                        label=t("add_documents"),
                         height=128,
                         elem_id="pt-upload",
                     )
@@ -131,10 +166,25 @@ def build(
                         js_on_load="pageturn.documents(element, trigger, 'remove')",
                     )
         seen = gr.Textbox(visible=False)
+        editing = gr.Textbox(visible=False)
         clock = gr.Timer(_CLOCK_S)
 
         screen = Screen(
-            session, chatbot, panel, history, documents, memory, welcome, composer, upload, seen
+            session,
+            chatbot,
+            panel,
+            history,
+            documents,
+            memory,
+            welcome,
+            composer,
+            upload,
+            seen,
+            first,
+            editing,
+            banner,
+            scope,
+            *controls,
         )
         outputs = list(screen)
         quick = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
@@ -153,20 +203,39 @@ def build(
         new.click(actions.new, None, outputs, **quick)
         history.open(actions.open, None, outputs, **spoken)
         history.remove(actions.delete, session, outputs, **spoken)
+        history.rename(actions.rename, session, outputs, **spoken)
+        search.input(
+            actions.search, [search, session], outputs, trigger_mode="always_last", **quick
+        )
         panel.pick(actions.pick, session, outputs, trigger_mode="always_last", **quick)
 
-        composer.submit(
-            actions.take, [composer, session], outputs, trigger_mode="multiple", **spoken
-        ).then(
-            actions.answer,
-            session,
-            [session, chatbot, panel],
-            show_progress="hidden",
-            api_visibility="private",
-            trigger_mode="multiple",
-            concurrency_limit=32,
-            concurrency_id="answers",
-        ).then(actions.finish, session, outputs, **quick)
+        typed = [composer, session, editing, *controls]
+        for asked in (
+            composer.submit(actions.take, typed, outputs, trigger_mode="multiple", **spoken),
+            turns.retry(actions.retry, [session, *controls], outputs, **spoken),
+            turns.suggest(actions.suggest, [session, *controls], outputs, **spoken),
+        ):
+            asked.then(
+                actions.answer,
+                session,
+                [session, chatbot, panel],
+                show_progress="hidden",
+                api_visibility="private",
+                trigger_mode="multiple",
+                concurrency_limit=32,
+                concurrency_id="answers",
+            ).then(actions.finish, session, outputs, **quick)
+        turns.edit(actions.edit, session, outputs, **spoken)
+        turns.cancel(actions.cancel_edit, None, outputs, **quick)
+        turns.show(actions.show, session, outputs, **spoken)
+        for control in controls:
+            control.input(
+                actions.configure,
+                [session, *controls],
+                outputs,
+                trigger_mode="always_last",
+                **quick,
+            )
         composer.stop(actions.stop, session, outputs, trigger_mode="multiple", **spoken)
 
         upload.upload(

@@ -22,6 +22,16 @@ class Screen(NamedTuple):
     composer: Any = KEEP
     upload: Any = KEEP
     seen: Any = KEEP
+    suggestions: Any = KEEP
+    editing: Any = KEEP
+    banner: Any = KEEP
+    scope: Any = KEEP
+    ask_documents: Any = KEEP
+    temperature: Any = KEEP
+    top_p: Any = KEEP
+    max_tokens: Any = KEEP
+    read: Any = KEEP
+    seed: Any = KEEP
 
 
 class Streamed(NamedTuple):

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 # Later ones win: colours are used by all, and narrow windows change what is before them.
-_STYLES = ("colours", "frame", "history", "transcript", "side", "narrow")
+_STYLES = ("colours", "frame", "history", "transcript", "turns", "side", "pages", "narrow")
+_SCRIPTS = ("page", "chat", "pages")
 _SANS = ["ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
 _MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
 
@@ -63,7 +64,7 @@ def launch_options() -> dict[str, Any]:
     The styles go into the head as they are: Gradio would rewrite the selectors of its ``css``.
     """
     style = "\n".join((_HERE / f"{name}.css").read_text(encoding="utf-8") for name in _STYLES)
-    script = (_HERE / "page.js").read_text(encoding="utf-8")
+    script = "\n".join((_HERE / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS)
     return {
         "theme": theme(),
         "head": f"<style>{style}</style>\n<script>{script}</script>",

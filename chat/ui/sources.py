@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from chat.ui import figures
+from chat.ui.i18n import EN, Words
 from chat.ui.text import escape
 from chat.views import CitationView, TurnView
 
-EMPTY = (
-    '<p class="pt-hint">The passages that an answer rests on appear here, with the supporting '
-    "words marked.</p>"
-)
+
+def empty(words: Words = EN) -> str:
+    """The panel before there is an answer."""
+    return f'<p class="pt-hint">{words("sources_empty")}</p>'
 
 
 class Span(NamedTuple):
@@ -22,31 +22,28 @@ class Span(NamedTuple):
     end: int
 
 
-def sources(turn: TurnView | None) -> str:
+def sources(turn: TurnView | None, words: Words = EN) -> str:
     """The panel for one turn."""
     if turn is None:
-        return EMPTY
+        return empty(words)
     parts = [f'<section class="pt-sources-of" data-shown-turn="{escape(turn.turn)}">']
     parts.append(f'<p class="pt-asked" dir="auto">{escape(turn.question)}</p>')
     cited = _by_marker(turn.citations)
-    parts.extend(_card(entries) for entries in cited)
+    parts.extend(_card(entries, words) for entries in cited)
     if not cited:
-        parts.append(f'<p class="pt-none">{_why_none(turn)}</p>')
-    parts.append(_also_found(turn.retrieved, folded=bool(cited)))
+        parts.append(f'<p class="pt-none">{_why_none(turn, words)}</p>')
+    parts.append(_also_found(turn.retrieved, words, folded=bool(cited)))
     parts.append("</section>")
     return "".join(parts)
 
 
-def reading(turn_id: str, question: str, passages: Iterable[CitationView]) -> str:
+def reading(
+    turn_id: str, question: str, passages: Iterable[CitationView], words: Words = EN
+) -> str:
     """The panel while the model reads what search found: no passage is cited yet."""
     found = list(passages)
-    said = (
-        f"{figures.count(len(found), 'passage')} found. What the answer rests on is marked "
-        "when it is complete."
-        if found
-        else "Search found no passage for this question."
-    )
-    cards = "".join(_card([passage]) for passage in found)
+    said = words.count(len(found), "passages_found") if found else words("found_none")
+    cards = "".join(_card([passage], words) for passage in found)
     return (
         f'<section class="pt-sources-of" data-shown-turn="{escape(turn_id)}">'
         f'<p class="pt-asked" dir="auto">{escape(question)}</p>'
@@ -82,7 +79,7 @@ def _number(marker: str) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-def _card(entries: Sequence[CitationView]) -> str:
+def _card(entries: Sequence[CitationView], words: Words) -> str:
     """One passage; its entries differ in their supporting words only."""
     passage = entries[0]
     number = (passage.marker or "").strip("[]")
@@ -93,35 +90,32 @@ def _card(entries: Sequence[CitationView]) -> str:
     ]
     badge = f'<span class="pt-number">{escape(number)}</span>' if number else ""
     removed = (
-        '<span class="pt-removed" title="The document was removed from the library. '
-        'The conversation keeps what it quoted.">removed</span>'
+        f'<span class="pt-removed" title="{words("removed_hint")}">{words("removed")}</span>'
         if passage.removed
         else ""
     )
     return (
         f'<article class="pt-card" data-number="{escape(number)}">'
         f'<header>{badge}<span class="pt-title" dir="auto">{escape(passage.title)}</span>'
-        f'<span class="pt-where">page {passage.page:,}</span>{removed}</header>'
+        f'<span class="pt-where">{words("page", page=passage.page)}</span>{removed}</header>'
         f'<blockquote dir="auto">{marked(passage.text, spans)}</blockquote></article>'
     )
 
 
-def _also_found(passages: Sequence[CitationView], *, folded: bool) -> str:
+def _also_found(passages: Sequence[CitationView], words: Words, *, folded: bool) -> str:
     if not passages:
         return ""
-    cards = "".join(_card([passage]) for passage in passages)
+    cards = "".join(_card([passage], words) for passage in passages)
     return (
         f'<details class="pt-also"{"" if folded else " open"}>'
-        f"<summary>Also found <span>{len(passages)}</span></summary>"
-        f'<p class="pt-hint">Found by search and not cited by this answer.</p>{cards}</details>'
+        f"<summary>{words('also_found')} <span>{len(passages)}</span></summary>"
+        f'<p class="pt-hint">{words("also_found_hint")}</p>{cards}</details>'
     )
 
 
-def _why_none(turn: TurnView) -> str:
+def _why_none(turn: TurnView, words: Words) -> str:
     if turn.state == "pending":
-        return "The answer is still being written."
+        return words("none_pending")
     if turn.finish_reason == "not_found":
-        return "The documents hold nothing on this question."
-    if turn.retrieved:
-        return "No passage supports a sentence of this answer closely enough to be cited."
-    return "This answer rests on no passage."
+        return words("none_not_found")
+    return words("none_supported" if turn.retrieved else "none_at_all")

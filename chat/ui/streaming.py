@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from chat.events import Delta, Finished, Retrieved, Started
 from chat.ui import transcript
 from chat.ui.cost import progress_row
+from chat.ui.i18n import EN, Words
 from chat.ui.screen import Streamed
 from chat.ui.sources import reading, sources
 from chat.ui.text import safe_markdown
@@ -22,7 +23,10 @@ _UPDATE_S = 0.1  # a browser that draws more often than this is slower and shows
 
 
 def streamed(
-    events: Iterator[Event], question: str, before: list[transcript.Message]
+    events: Iterator[Event],
+    question: str,
+    before: list[transcript.Message],
+    words: Words = EN,
 ) -> Iterator[Streamed]:
     """The events of a turn as screens: session, transcript and sources."""
     turn_id, written, drawn_at = "", "", 0.0
@@ -33,10 +37,12 @@ def streamed(
                 yield Streamed(session=session_id)
             case Retrieved(passages, _):
                 found = [_found(passage) for passage in passages]
-                row = progress_row(f"Reading {len(found)} passages…" if found else "Answering…")
+                row = progress_row(
+                    words.count(len(found), "reading_passages") if found else words("writing")
+                )
                 yield Streamed(
                     transcript=[*asked, transcript.below(row)],
-                    sources=reading(turn_id, question, found),
+                    sources=reading(turn_id, question, found, words),
                 )
             case Delta(text):
                 written += text
@@ -46,12 +52,13 @@ def streamed(
                         transcript=[
                             *asked,
                             *transcript.answer(safe_markdown(written)),
-                            transcript.below(progress_row("Answering…")),
+                            transcript.below(progress_row(words("writing"))),
                         ]
                     )
             case Finished(turn):
                 yield Streamed(
-                    transcript=[*before, *transcript.turn_messages(turn)], sources=sources(turn)
+                    transcript=[*before, *transcript.turn_messages(turn, words)],
+                    sources=sources(turn, words),
                 )
 
 

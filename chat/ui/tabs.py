@@ -6,6 +6,8 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from chat.ui.asking import Asking
+
 _MOST_TABS = 1000
 
 
@@ -15,14 +17,15 @@ class Tab:
 
     ``view`` counts up when another conversation is shown, so that an answer that is still being
     written knows that nobody looks at it here any more. ``streaming`` is the view whose answer
-    comes in now. ``question`` waits between the two steps of sending it; ``refused`` is one that
-    goes back into the composer.
+    comes in now. ``asking`` waits between the two steps of sending it; ``refused`` is one that
+    goes back into the composer. ``search`` is what the list of conversations is searched for.
     """
 
     view: int = 0
     streaming: int | None = None
-    question: str = ""
-    refused: str = ""
+    asking: Asking | None = None
+    refused: Asking | None = None
+    search: str = ""
 
     @property
     def is_streaming(self) -> bool:
@@ -31,11 +34,11 @@ class Tab:
     def turn_to_another(self) -> None:
         """Another conversation is about to be shown."""
         self.view += 1
-        self.refused = ""
+        self.refused = None
 
-    def take_question(self) -> str:
-        question, self.question = self.question, ""
-        return question
+    def take(self) -> Asking | None:
+        asking, self.asking = self.asking, None
+        return asking
 
 
 class Tabs:

@@ -6,34 +6,47 @@ from collections.abc import Iterable
 from typing import Any
 
 from chat.ui.cost import cost_row
+from chat.ui.i18n import EN, Words
+from chat.ui.icons import EDIT
+from chat.ui.sentences import translated
 from chat.ui.text import escape, safe_markdown
 from chat.views import TurnView
 
 Message = dict[str, Any]
 
 
-def messages(turns: Iterable[TurnView]) -> list[Message]:
+def messages(turns: Iterable[TurnView], words: Words = EN) -> list[Message]:
     """Question, answer and cost of every turn, oldest first."""
-    return [message for turn in turns for message in turn_messages(turn)]
+    return [message for turn in turns for message in turn_messages(turn, words)]
 
 
-def turn_messages(turn: TurnView) -> list[Message]:
+def turn_messages(turn: TurnView, words: Words = EN) -> list[Message]:
     """One turn. The question and the cost are HTML of ours, so that copying takes answers only."""
     links = {
         citation.marker: source_link(turn.turn, citation.marker)
         for citation in turn.citations
         if citation.marker
     }
+    text = turn.answer if turn.stats and turn.stats.generated_tokens else ""
     return [
-        question(turn.question),
-        *answer(safe_markdown(turn.answer, links)),
-        below(cost_row(turn)),
+        question(turn.question, turn.turn if turn.state != "pending" else None, words),
+        *answer(safe_markdown(text or translated(turn.answer, words), links)),
+        below(cost_row(turn, words)),
     ]
 
 
-def question(text: str) -> Message:
-    """What the person asked, letter by letter: neither Markdown nor HTML."""
-    return _html("user", f'<div class="pt-question" dir="auto">{escape(text)}</div>')
+def question(text: str, turn_id: str | None = None, words: Words = EN) -> Message:
+    """What the person asked, letter by letter: neither Markdown nor HTML.
+
+    With the id of its turn it can be changed.
+    """
+    edit = (
+        f'<button type="button" class="pt-act pt-edit" data-edit="{escape(turn_id)}" '
+        f'title="{words("edit_hint")}" aria-label="{words("edit_hint")}">{EDIT}</button>'
+        if turn_id
+        else ""
+    )
+    return _html("user", f'{edit}<div class="pt-question" dir="auto">{escape(text)}</div>')
 
 
 def answer(markdown: str) -> list[Message]:

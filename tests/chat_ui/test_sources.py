@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat.ui.sources import EMPTY, Span, marked, reading, sources
+from chat.ui.sources import Span, empty, marked, reading, sources
 from chat.ui.text import escape
 from chat.views import CitationView, TurnView
 
@@ -90,7 +90,7 @@ def test_the_found_passages_are_there_before_the_answer_is(found: Make) -> None:
 
 
 def test_without_a_turn_the_panel_says_what_it_is_for() -> None:
-    assert sources(None) == EMPTY
+    assert sources(None) == empty()
 
 
 @given(

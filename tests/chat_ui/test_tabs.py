@@ -1,7 +1,11 @@
 """What the server remembers of each tab, and what a tab says that it shows."""
 
+from chat.options import AskOptions
+from chat.ui.asking import Asking
 from chat.ui.seen import Seen
 from chat.ui.tabs import Tab, Tabs
+
+HOW = Asking("How?", AskOptions())
 
 
 def test_only_news_is_news() -> None:
@@ -33,24 +37,24 @@ def test_an_answer_streams_into_the_view_that_asked_and_into_no_other() -> None:
 
 
 def test_a_question_is_taken_once() -> None:
-    tab = Tab(question="How?")
-    assert tab.take_question() == "How?"
-    assert tab.take_question() == ""
+    tab = Tab(asking=HOW)
+    assert tab.take() == HOW
+    assert tab.take() is None
 
 
 def test_tabs_are_apart_and_forgotten_when_closed() -> None:
     tabs = Tabs()
-    tabs.of("a").question = "x"
-    assert tabs.of("b").question == ""
-    assert tabs.of("a").question == "x"
+    tabs.of("a").search = "x"
+    assert tabs.of("b").search == ""
+    assert tabs.of("a").search == "x"
     tabs.forget("a")
-    assert tabs.of("a").question == ""
+    assert tabs.of("a").search == ""
 
 
 def test_tabs_that_never_said_goodbye_do_not_pile_up() -> None:
     tabs = Tabs()
-    tabs.of("first").question = "x"
+    tabs.of("first").search = "x"
     for number in range(1500):
         tabs.of(str(number))
     assert len(tabs) == 1000
-    assert tabs.of("first").question == ""
+    assert tabs.of("first").search == ""

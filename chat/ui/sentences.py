@@ -1,0 +1,68 @@
+"""Sentences of the services, which are stored and said in English, in the page's language."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from chat import citations, conversation, turn
+from chat.ui.i18n import Words
+
+# (the English sentence with its figures as groups, the Chinese one with {0}, {1} ... for them)
+_CHINESE: Sequence[tuple[re.Pattern[str], str]] = [
+    (re.compile(pattern), chinese)
+    for pattern, chinese in (
+        (re.escape(turn.NOT_FOUND), "文档里没有这个问题的答案。"),
+        (re.escape(turn.REPEATS_ITSELF), "模型开始重复，所以回答到这里结束。"),
+        (re.escape(turn.NOT_READY), "文档还在读取。请稍后再问。"),
+        (re.escape(citations.NOT_SUPPORTED), "没有段落支持这个回答。"),
+        (re.escape(conversation.INTERRUPTED), "回答还在写时 Pageturn 结束了。"),
+        (
+            r"(\d+) of (\d+) documents are ready; only they were searched\.",
+            "{1} 个文档中有 {0} 个就绪，只搜索了这些。",
+        ),
+        (
+            r"The model's context was full: the (\d+) oldest of the turns that it still read have "
+            r"left it\. They stay readable here\.",
+            "模型的上下文已满：它还在读的最早 {0} 轮已离开上下文，这里仍可阅读。",
+        ),
+        (
+            r"The model's context had room for (\d+) of the (\d+) passages that it should have "
+            r"read\.",
+            "模型应读 {1} 个段落，上下文只容得下 {0} 个。",
+        ),
+        (r"There is no conversation .*", "没有这个对话。"),
+        (r"There is no turn .*", "这个对话里没有这一轮。"),
+        (
+            r"This conversation is still answering\. Wait .*",
+            "这个对话还在回答。请等它结束，或先停止它。",
+        ),
+        (
+            r"There are no documents to answer from yet\. .*",
+            "还没有可以用来回答的文档。请先添加，例如用页面上的按钮添加示例文库。",
+        ),
+        (r"The question is empty\. .*", "问题是空的。请输入您想知道的内容。"),
+        (
+            r"The question needs ([\d,]+) tokens, and there is room for ([\d,]+)\. .*",
+            "问题需要 {0} 个词元，只有 {1} 个的空间。请缩短它，或把长文作为文档添加。",
+        ),
+        (r"The file is empty \(0 bytes\)\. .*", "文件是空的（0 字节）。请检查是否完整保存。"),
+        (
+            r"The PDF is protected by a password\. .*",
+            "PDF 受密码保护。请另存一份没有密码的再添加。",
+        ),
+        (
+            r"The PDF has (\d+) pages? and no text layer.*",
+            "PDF 有 {0} 页，没有文字层，可能是扫描件。请先做文字识别（OCR）再添加。",
+        ),
+    )
+]
+
+
+def translated(sentence: str, words: Words) -> str:
+    """The sentence in the page's language; one that is not known stays as it is."""
+    if words.language == "zh":
+        for pattern, chinese in _CHINESE:
+            if found := pattern.fullmatch(sentence):
+                return chinese.format(*found.groups())
+    return sentence

@@ -1,0 +1,138 @@
+"""The drawer: how questions are answered, and which documents are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import gradio as gr
+
+from chat.options import AskOptions
+from chat.ui.i18n import EN, Words, t
+from chat.ui.icons import SETTINGS
+from chat.ui.text import escape
+
+if TYPE_CHECKING:
+    from retrieval.views import DocumentView
+
+MOST_TOKENS = 2048
+MOST_PASSAGES = 8
+
+
+class Settings(NamedTuple):
+    """A value, or a component, for each control of the drawer."""
+
+    ask_documents: Any
+    temperature: Any
+    top_p: Any
+    max_tokens: Any
+    read: Any
+    seed: Any
+
+
+def controls() -> Settings:
+    """The components, made where this is called."""
+    default = AskOptions()
+    return Settings(
+        ask_documents=gr.Dropdown(
+            [],
+            value=[],
+            multiselect=True,
+            # A document that was removed meanwhile must not keep a question from being sent.
+            allow_custom_value=True,
+            label=t("which_documents"),
+            info=t("which_documents_info"),
+            elem_id="pt-ask-documents",
+        ),
+        temperature=gr.Slider(
+            0,
+            2,
+            default.temperature,
+            step=0.05,
+            label=t("temperature"),
+            info=t("temperature_info"),
+            buttons=[],
+        ),
+        top_p=gr.Slider(
+            0.05, 1, default.top_p, step=0.05, label=t("top_p"), info=t("top_p_info"), buttons=[]
+        ),
+        max_tokens=gr.Slider(
+            8,
+            MOST_TOKENS,
+            default.max_tokens,
+            step=8,
+            label=t("max_tokens"),
+            elem_id="pt-max-tokens",
+            buttons=[],
+        ),
+        read=gr.Slider(
+            1,
+            MOST_PASSAGES,
+            default.read,
+            step=1,
+            label=t("passages_read"),
+            info=t("passages_read_info"),
+            buttons=[],
+        ),
+        seed=gr.Number(None, precision=0, label=t("seed"), info=t("seed_info")),
+    )
+
+
+def options_of(chosen: Settings, documents: Sequence[DocumentView]) -> AskOptions:
+    """What the drawer says; ids that are none of these documents are left out.
+
+    Raises BadOption.
+    """
+    known = {document.id for document in documents}
+    ids = tuple(id for id in chosen.ask_documents or () if id in known)
+    read = int(chosen.read)
+    return AskOptions(
+        temperature=float(chosen.temperature),
+        top_p=float(chosen.top_p),
+        max_tokens=int(chosen.max_tokens),
+        passages=max(AskOptions().passages, read),
+        read=read,
+        seed=None if chosen.seed is None else int(chosen.seed),
+        documents=ids or None,
+    )
+
+
+def shown(options: AskOptions) -> Settings:
+    """The drawer's values for these options."""
+    return Settings(
+        ask_documents=[*(options.documents or ())],
+        temperature=options.temperature,
+        top_p=options.top_p,
+        max_tokens=min(options.max_tokens, MOST_TOKENS),
+        read=min(options.read, MOST_PASSAGES),
+        seed=options.seed,
+    )
+
+
+def choices(documents: Sequence[DocumentView]) -> list[tuple[str, str]]:
+    """The documents that can be chosen, by title; two of one title also by name."""
+    ready = [document for document in documents if document.state != "refused"]
+    titles = [document.title for document in ready]
+    return [
+        (
+            document.title
+            if titles.count(document.title) == 1
+            else f"{document.title} ({document.name})",
+            document.id,
+        )
+        for document in ready
+    ]
+
+
+def scope(options: AskOptions, words: Words = EN) -> str:
+    """The line below the composer: what is asked, and the way to the drawer."""
+    asks = (
+        words("asks_all")
+        if options.documents is None
+        else words.count(len(options.documents), "asks_documents")
+    )
+    return (
+        f'<button type="button" class="pt-drawer-button" data-drawer aria-expanded="false" '
+        f'aria-controls="pt-drawer">{SETTINGS}<span>{escape(words("settings"))}</span>'
+        f'<span class="pt-scope">{escape(asks)}</span></button>'
+    )

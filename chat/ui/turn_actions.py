@@ -1,0 +1,230 @@
+"""Asking: in three steps, from the composer, again, in another's place, or by a suggestion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+
+from chat.errors import TurnNotFound
+from chat.options import AskOptions
+from chat.ui import settings, transcript
+from chat.ui.asking import Asking
+from chat.ui.begin import editing_banner
+from chat.ui.cost import progress_row
+from chat.ui.login import owner_of
+from chat.ui.notices import said, say
+from chat.ui.screen import KEEP, Screen, Streamed, composer
+from chat.ui.settings import Settings
+from chat.ui.sources import sources
+from chat.ui.streaming import streamed
+from chat.ui.view import View
+from chat.views import TurnView
+
+
+class TurnActions(View):
+    """The handlers of the transcript, the composer and the drawer."""
+
+    # First step: the question leaves the composer and stands in the transcript ---------------
+
+    @said
+    def take(
+        self,
+        question: str,
+        session_id: str,
+        editing: str,
+        ask_documents: Any,
+        temperature: Any,
+        top_p: Any,
+        max_tokens: Any,
+        read: Any,
+        seed: Any,
+        request: gr.Request,
+    ) -> Screen:
+        """What was typed is sent."""
+        chosen = Settings(ask_documents, temperature, top_p, max_tokens, read, seed)
+        asking = Asking(question, self._options(chosen, request), editing)
+        screen = self._ask(asking, session_id, request)
+        return screen._replace(editing="", banner="") if screen.transcript is not KEEP else screen
+
+    @said
+    def suggest(
+        self,
+        session_id: str,
+        ask_documents: Any,
+        temperature: Any,
+        top_p: Any,
+        max_tokens: Any,
+        read: Any,
+        seed: Any,
+        event: gr.EventData,
+        request: gr.Request,
+    ) -> Screen:
+        """A suggested question was clicked."""
+        chosen = Settings(ask_documents, temperature, top_p, max_tokens, read, seed)
+        asking = Asking(str(event.question), self._options(chosen, request))
+        return self._ask(asking, session_id, request)._replace(composer=composer(busy=True))
+
+    @said
+    def retry(
+        self,
+        session_id: str,
+        ask_documents: Any,
+        temperature: Any,
+        top_p: Any,
+        max_tokens: Any,
+        read: Any,
+        seed: Any,
+        event: gr.EventData,
+        request: gr.Request,
+    ) -> Screen:
+        """The same question again, in the place of its turn."""
+        chosen = Settings(ask_documents, temperature, top_p, max_tokens, read, seed)
+        turn = self._turn(session_id, str(event.turn), request)
+        asking = Asking(turn.question, self._options(chosen, request), turn.turn)
+        screen = self._ask(asking, session_id, request)
+        # What stands in the composer is no part of this.
+        return (
+            screen._replace(composer=composer(busy=True))
+            if screen.transcript is not KEEP
+            else screen
+        )
+
+    def _ask(self, asking: Asking, session_id: str, request: gr.Request) -> Screen:
+        tab, words = self._tab(request), self._words(request)
+        if not asking.question.strip():
+            gr.Info(words("type_first"))
+            return Screen()
+        if self._is_answering(session_id, tab, self._sessions(request)):
+            gr.Info(words("still_answering"))
+            return Screen()
+        tab.asking, tab.streaming = asking, tab.view
+        before = asking.follows(self._turns(session_id, request))
+        return Screen(
+            transcript=[
+                *transcript.messages(before, words),
+                transcript.question(asking.question),
+                transcript.below(progress_row(words("searching"))),
+            ],
+            composer=composer(busy=True, text=""),
+            suggestions="",
+        )
+
+    # Second and third ------------------------------------------------------------------------
+
+    def answer(self, session_id: str, request: gr.Request) -> Iterator[Streamed]:
+        """Second: the answer as it is written, about ten times a second.
+
+        A closed tab closes this generator: the turn stops and what there is is saved. A tab that
+        shows another conversation meanwhile gets nothing of it, and the turn goes on.
+        """
+        tab, words = self._tab(request), self._words(request)
+        asking, view = tab.take(), tab.view
+        if asking is None:
+            return
+        try:
+            before = asking.follows(self._turns(session_id, request))
+            events = self._conversations.ask(
+                asking.question,
+                session_id=session_id or None,
+                owner=owner_of(request),
+                options=asking.options,
+                instead_of=asking.instead_of or None,
+            )
+        except Exception as error:  # nothing was saved: the question goes back
+            say(error, words)
+            tab.streaming = None if tab.streaming == view else tab.streaming
+            tab.refused = asking if tab.view == view else None
+            return
+        try:
+            shown = transcript.messages(before, words)
+            for screen in streamed(events, asking.question, shown, words):
+                if tab.view == view:
+                    yield screen
+        except Exception as error:
+            say(error, words)
+        finally:
+            events.close()
+            if tab.streaming == view:
+                tab.streaming = None
+
+    @said
+    def finish(self, session_id: str, request: gr.Request) -> Screen:
+        """Third, however the second ended: the page shows what was saved."""
+        tab = self._tab(request)
+        refused, tab.refused = tab.refused, None
+        screen = self._screen_if_there(session_id, request)._replace(sources=KEEP)
+        if refused is None:
+            return screen
+        screen = screen._replace(composer=composer(busy=False, text=refused.question))
+        kept = settings.shown(refused.options)._asdict()
+        kept["ask_documents"] = gr.update(value=kept["ask_documents"])
+        return screen._replace(**kept) if not session_id else screen
+
+    @said
+    def stop(self, session_id: str, request: gr.Request) -> Screen:
+        """The engine is cancelled; the stream then ends by itself and the text stays."""
+        if session_id:
+            self._conversations.stop(session_id, owner_of(request))
+        return Screen()
+
+    # Turns that are there --------------------------------------------------------------------
+
+    @said
+    def pick(self, session_id: str, event: gr.EventData, request: gr.Request) -> Screen:
+        """A marker or the count of sources was clicked: the sources of that turn."""
+        turns = self._turns(session_id, request)
+        wanted = next((turn for turn in turns if turn.turn == str(event.turn)), None)
+        return Screen(sources=sources(wanted, self._words(request)))
+
+    @said
+    def edit(self, session_id: str, event: gr.EventData, request: gr.Request) -> Screen:
+        """An earlier question goes into the composer, to be asked in its own place."""
+        turn = self._turn(session_id, str(event.turn), request)
+        return Screen(
+            composer=gr.update(value=turn.question),
+            editing=turn.turn,
+            banner=editing_banner(self._words(request)),
+        )
+
+    def cancel_edit(self) -> Screen:
+        """The question stays as it was."""
+        return Screen(composer=gr.update(value=""), editing="", banner="")
+
+    @said
+    def show(self, session_id: str, event: gr.EventData, request: gr.Request) -> Screen:
+        """Another version of a turn, with what followed it."""
+        self._conversations.show(session_id, str(event.turn), owner_of(request))
+        return self._screen(session_id, request)._replace(composer=composer(busy=False))
+
+    def _turn(self, session_id: str, turn_id: str, request: gr.Request) -> TurnView:
+        for turn in self._turns(session_id, request):
+            if turn.turn == turn_id:
+                return turn
+        raise TurnNotFound(turn_id)
+
+    # The drawer ------------------------------------------------------------------------------
+
+    @said
+    def configure(
+        self,
+        session_id: str,
+        ask_documents: Any,
+        temperature: Any,
+        top_p: Any,
+        max_tokens: Any,
+        read: Any,
+        seed: Any,
+        request: gr.Request,
+    ) -> Screen:
+        """A control was changed: it holds from the next question on, and is kept."""
+        chosen = Settings(ask_documents, temperature, top_p, max_tokens, read, seed)
+        options = self._options(chosen, request)
+        if session_id:
+            self._conversations.configure(session_id, options, owner_of(request))
+        return Screen(scope=settings.scope(options, self._words(request)))
+
+    def _options(self, chosen: Settings, request: gr.Request) -> AskOptions:
+        documents = self._library.documents(owner_of(request))
+        return settings.options_of(chosen, documents)
