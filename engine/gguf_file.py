@@ -71,18 +71,28 @@ def convert(file: Path, folder: Path, progress: Callable[[str], None]) -> None:
     tokenizer.save_pretrained(folder)
     parameters = sum(int(tensor.n_elements) for tensor in reader.tensors)
     dtype = torch.float32 if parameters < _EXACT_BELOW_PARAMETERS else torch.bfloat16
+    weight_map: dict[str, str] = {}
+    for number, shard in enumerate(_shards(_tensors(reader, config), dtype), start=1):
+        name = f"model-{number:05}.safetensors"
+        progress(f"Converting {file.name}: {name}")
+        save_file(shard, folder / name, metadata={"format": "pt"})
+        weight_map |= dict.fromkeys(shard, name)
+    index = {"metadata": {}, "weight_map": weight_map}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def _shards(
+    tensors: Iterator[tuple[str, torch.Tensor]], dtype: torch.dtype
+) -> Iterator[dict[str, torch.Tensor]]:
+    """Tensors in groups of about a gigabyte, so that no more is held at once."""
     shard: dict[str, torch.Tensor] = {}
-    shards = held = 0
-    for name, tensor in _tensors(reader, config):
+    for name, tensor in tensors:
         shard[name] = tensor.to(dtype)
-        held += shard[name].nbytes
-        if held >= _SHARD_BYTES:
-            shards += 1
-            progress(f"Converting {file.name}: part {shards} of the weights")
-            save_file(shard, folder / f"model-{shards:05}.safetensors")
-            shard, held = {}, 0
+        if sum(tensor.nbytes for tensor in shard.values()) >= _SHARD_BYTES:
+            yield shard
+            shard = {}
     if shard:
-        save_file(shard, folder / f"model-{shards + 1:05}.safetensors")
+        yield shard
 
 
 def _config(reader: Any) -> dict[str, Any]:

@@ -125,6 +125,25 @@ def test_a_file_gives_the_logits_of_the_folder_it_was_made_from(
     converted.shutdown()
 
 
+def test_a_converted_folder_is_one_that_transformers_reads(
+    make_tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import AutoModelForCausalLM
+
+    monkeypatch.setattr("engine.gguf_file._SHARD_BYTES", 100_000)
+    file = tmp_path / "tiny.gguf"
+    write_gguf(make_tiny(vocab_size=1000), file, "llama")
+    engine = Engine(EngineConfig(str(file), device="cpu", dtype="float32"))
+    (folder,) = tmp_path.glob("*.converted")
+    assert len(list(folder.glob("*.safetensors"))) > 1
+    theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    tokens = list(range(300, 360))
+    with torch.inference_mode():
+        expected = theirs(torch.tensor([tokens])).logits[0]
+    assert (_logits(engine, tokens) - expected).abs().max() < 1e-3
+    engine.shutdown()
+
+
 def test_a_files_rope_factors_are_applied(make_tiny: Callable[..., Path], tmp_path: Path) -> None:
     scaling = {
         "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
