@@ -68,11 +68,12 @@ def plots(turns: Sequence[Measured], words: Words) -> Plots:
         ),
         tokens=_plot(
             "bar",
-            [(m.number, m.stats.cached_tokens, kept) for m in turns]
-            + [(m.number, m.stats.computed_tokens, new) for m in turns],
+            # Columns are stacked from the last to the first: what is reused lies below.
+            [(m.number, m.stats.computed_tokens, new) for m in turns]
+            + [(m.number, m.stats.cached_tokens, kept) for m in turns],
             words,
             "latency_tokens_axis",
-            {kept: KEPT_COLOUR, new: NEW_COLOUR},
+            {new: NEW_COLOUR, kept: KEPT_COLOUR},
         ),
         kv=_plot(
             "line", [(m.number, m.stats.kv_bytes / 1e6) for m in turns], words, "latency_kv_axis"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from chat.ui import figures
 from chat.ui.i18n import Words
+from chat.ui.sentences import translated
 from chat.ui.text import escape
 from chat.ui.uploads import Outcome
 from chat.views import Quotes
@@ -87,13 +88,14 @@ def is_shared(document: DocumentView) -> bool:
 def _state(document: DocumentView, words: Words) -> str:
     """The state with its progress and, where there is one, its reason and its remarks."""
     reason = (
-        f'<span class="pt-reason" dir="auto">{escape(document.reason)}</span>'
+        f'<span class="pt-reason" dir="auto">{escape(translated(document.reason, words))}</span>'
         if document.reason
         else ""
     )
     if document.settled:
         notes = "".join(
-            f'<span class="pt-remark" dir="auto">{escape(note)}</span>' for note in document.notes
+            f'<span class="pt-remark" dir="auto">{escape(translated(note, words))}</span>'
+            for note in document.notes
         )
         name = escape(words(f"state_{document.state}"))
         return f'<span class="pt-badge pt-{document.state}">{name}</span>{reason}{notes}'
@@ -212,7 +214,8 @@ def _outcome(result: Outcome, words: Words) -> str:
     view, name = result.document, result.name
     if view is None or view.state == "refused":
         reason = result.problem or (view.reason if view else None) or words("unreadable")
-        kind, said = "refused", words("added_refused", name=name, reason=reason)
+        why = translated(reason, words)
+        kind, said = "refused", words("added_refused", name=name, reason=why)
     elif view.duplicate and view.name != name:
         kind, said = "duplicate", words("added_duplicate", name=name, other=view.name)
     elif view.duplicate:

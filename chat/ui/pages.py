@@ -15,7 +15,7 @@ import gradio as gr
 
 from chat.errors import SessionNotFound
 from chat.ui import latency
-from chat.ui.i18n import EN, ZH, t, words_for
+from chat.ui.i18n import EN, both, t, words_for
 from chat.ui.library_table import document_text, library_table, outcomes
 from chat.ui.login import owner_of
 from chat.ui.memory import Memory, memory_page
@@ -72,7 +72,8 @@ def _told(nothing: Callable[[], Any]) -> Callable[[Callable[..., Any]], Callable
             try:
                 return handler(*args, **kwargs)
             except Exception as error:
-                say(error)
+                request = next((arg for arg in args if isinstance(arg, gr.Request)), None)
+                say(error, words_for(request) if request else EN)
                 return nothing()
 
         return wrapped
@@ -254,13 +255,9 @@ def add_pages(pages: Pages, page: gr.Blocks, session: gr.BrowserState) -> None:
 def nav() -> str:
     """Links to the pages, in both languages: the styles show the reader's."""
     links = "".join(
-        f'<a href="?view={view}" data-view="{view}">{_both(f"page_{view}")}</a>' for view in VIEWS
+        f'<a href="?view={view}" data-view="{view}">{both(f"page_{view}")}</a>' for view in VIEWS
     )
     return f'<nav class="pt-pages" aria-label="Pageturn">{links}</nav>'
-
-
-def _both(key: str) -> str:
-    return f'<span lang="en">{EN(key)}</span><span lang="zh">{ZH(key)}</span>'
 
 
 def _latency_page(
@@ -313,8 +310,8 @@ def _documents_page(
 ) -> gr.Timer:
     with gr.Column(elem_id="pt-library", elem_classes="pt-page"):
         _html(
-            f'<h1 class="pt-page-title">{_both("library_title")}</h1>'
-            f'<p class="pt-page-note">{_both("library_add_hint")}</p>'
+            f'<h1 class="pt-page-title">{both("library_title")}</h1>'
+            f'<p class="pt-page-note">{both("library_add_hint")}</p>'
         )
         with gr.Row(elem_id="pt-library-add"):
             upload = gr.File(

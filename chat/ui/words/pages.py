@@ -23,8 +23,7 @@ WORDS = {
     "latency_whole": ("whole turn", "整轮"),
     "latency_tokens": ("Prompt tokens", "提示词元"),
     "latency_tokens_axis": ("tokens", "词元"),
-    # The charts stack in the order of the names, from the last: what is reused lies below.
-    "latency_cached": ("reused", "重用"),
+    "latency_cached": ("reused", "复用"),
     "latency_computed": ("computed", "计算"),
     "latency_kv": ("KV of the conversation", "对话的 KV"),
     "latency_kv_axis": ("megabytes", "兆字节"),
