@@ -193,6 +193,7 @@ def test_a_removed_user_leaves_nothing(house: House, ada: Ada, run: Any) -> None
     data = house.server.data_dir
     assert all(holding(data, secret) for secret in SECRETS)
     with house.page("ada") as page, house.page("bob") as other, Client(house.server.info) as client:
+        list(client.ask(QUESTION, session=ada.session, owner="ada", options={"max_tokens": 4}))
         before = client.memory()
         done = run("user", "remove", "ada", "--auth", house.accounts, "--data-dir", data)
         assert done.stdout == "removed  ada  (1 document, 1 conversation)\n", done.stderr
