@@ -70,6 +70,7 @@ def _application(workspace: Workspace, token: str, accounts: Users | None) -> "F
 
     from fastapi import FastAPI
 
+    from chat.ui import routes
     from chat.ui.login import Login
     from chat.ui.page import build, mount
     from host.api import LoopbackOnly, router
@@ -78,8 +79,10 @@ def _application(workspace: Workspace, token: str, accounts: Users | None) -> "F
     if settings.host in _LOOPBACK_HOSTS:
         app.add_middleware(LoopbackOnly)
     app.include_router(router(workspace, token))
+    login = Login(accounts)
+    app.include_router(routes.router(conversations, library, login.owner))
     # The page is mounted last, at the root: it takes whatever no route above has taken.
-    return mount(app, build(conversations, library, engine), login=Login(accounts))
+    return mount(app, build(conversations, library, engine), login=login)
 
 
 def _run(

@@ -21,6 +21,7 @@ from retrieval.files import FileStore, Received
 from retrieval.indexes import Indexes
 from retrieval.indexing import Indexer
 from retrieval.lexical import Fts5Index, LexicalIndex
+from retrieval.page_image import PageNotDrawn, draw_page
 from retrieval.parsers.formats import format_of, unsupported
 from retrieval.parsers.process import ParseLimits
 from retrieval.views import DocumentView, Found, IndexCheck, SearchResult
@@ -187,6 +188,18 @@ class Library:
         if text is None:
             raise DocumentNotFound(f"{document_id}, page {page}")
         return text
+
+    def page_image(
+        self, document_id: str, page: int, spans: Sequence[tuple[int, int]], owner: str = "local"
+    ) -> bytes:
+        """A page of a PDF as PNG, the words of these ranges of its text boxed.
+
+        Raises DocumentNotFound, PageNotDrawn.
+        """
+        view = self.get(document_id, owner)
+        if view.format != "pdf":
+            raise PageNotDrawn("it is no page of a PDF")
+        return draw_page(self._files.path(view.content_hash), page, spans)
 
     def is_empty(self, owner: str = "local") -> bool:
         """True if this owner sees no document that is ready or on its way."""

@@ -13,7 +13,6 @@ from chat.ui.login import owner_of
 from chat.ui.notices import EXPECTED, said, say
 from chat.ui.screen import Screen, composer
 from chat.ui.seen import Seen
-from chat.ui.sources import sources
 from chat.ui.text import escape
 from chat.ui.turn_actions import TurnActions
 from chat.ui.view import version
@@ -110,7 +109,7 @@ class Actions(TurnActions):
             return screen
         turns = self._turns(session_id, request)
         words = self._words(request)
-        shown = sources(turns[-1] if turns else None, words)
+        shown = self._sources(turns[-1] if turns else None, request)
         return screen._replace(transcript=transcript.messages(turns, words), sources=shown)
 
     def _tell(self, document: DocumentView) -> None:

@@ -112,6 +112,17 @@
     });
   };
 
+  // A page that could not be drawn says so.
+  document.addEventListener(
+    "error",
+    (event) => {
+      const image = event.target;
+      if (!(image instanceof HTMLImageElement) || !image.dataset.failed) return;
+      image.closest("a").replaceWith(image.dataset.failed);
+    },
+    true,
+  );
+
   // The drawer
   const drawer = (open) => {
     if (open) root.dataset.drawer = "open";

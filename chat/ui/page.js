@@ -80,7 +80,10 @@
         ? panel.querySelector(`.pt-card[data-number="${CSS.escape(wanted.number)}"]`)
         : null;
       wanted = null;
-      if (card) card.dataset.current = "true";
+      if (card) {
+        card.dataset.current = "true";
+        card.querySelector(".pt-page-picture")?.setAttribute("open", "");
+      }
       const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
       (card ?? panel).scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
     };

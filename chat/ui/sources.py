@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
 from chat.ui.i18n import EN, Words
@@ -22,17 +22,17 @@ class Span(NamedTuple):
     end: int
 
 
-def sources(turn: TurnView | None, words: Words = EN) -> str:
-    """The panel for one turn."""
+def sources(turn: TurnView | None, words: Words = EN, drawn: Container[str] = frozenset()) -> str:
+    """The panel for one turn; ``drawn`` are the documents whose pages can be shown as pictures."""
     if turn is None:
         return empty(words)
     parts = [f'<section class="pt-sources-of" data-shown-turn="{escape(turn.turn)}">']
     parts.append(f'<p class="pt-asked" dir="auto">{escape(turn.question)}</p>')
     cited = _by_marker(turn.citations)
-    parts.extend(_card(entries, words) for entries in cited)
+    parts.extend(_card(entries, words, drawn) for entries in cited)
     if not cited:
         parts.append(f'<p class="pt-none">{_why_none(turn, words)}</p>')
-    parts.append(_also_found(turn.retrieved, words, folded=bool(cited)))
+    parts.append(_also_found(turn.retrieved, words, drawn, folded=bool(cited)))
     parts.append("</section>")
     return "".join(parts)
 
@@ -79,7 +79,9 @@ def _number(marker: str) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-def _card(entries: Sequence[CitationView], words: Words) -> str:
+def _card(
+    entries: Sequence[CitationView], words: Words, drawn: Container[str] = frozenset()
+) -> str:
     """One passage; its entries differ in their supporting words only."""
     passage = entries[0]
     number = (passage.marker or "").strip("[]")
@@ -89,6 +91,7 @@ def _card(entries: Sequence[CitationView], words: Words) -> str:
         if entry.support_start is not None and entry.support_end is not None
     ]
     badge = f'<span class="pt-number">{escape(number)}</span>' if number else ""
+    shows_page = passage.document in drawn and not passage.removed
     removed = (
         f'<span class="pt-removed" title="{words("removed_hint")}">{words("removed")}</span>'
         if passage.removed
@@ -98,14 +101,36 @@ def _card(entries: Sequence[CitationView], words: Words) -> str:
         f'<article class="pt-card" data-number="{escape(number)}">'
         f'<header>{badge}<span class="pt-title" dir="auto">{escape(passage.title)}</span>'
         f'<span class="pt-where">{words("page", page=passage.page)}</span>{removed}</header>'
-        f'<blockquote dir="auto">{marked(passage.text, spans)}</blockquote></article>'
+        f'<blockquote dir="auto">{marked(passage.text, spans)}</blockquote>'
+        f"{_page_picture(entries, words) if shows_page else ''}</article>"
     )
 
 
-def _also_found(passages: Sequence[CitationView], words: Words, *, folded: bool) -> str:
+def _page_picture(entries: Sequence[CitationView], words: Words) -> str:
+    """The page as it looks, fetched once it is unfolded."""
+    passage = entries[0]
+    ranges = [
+        f"{entry.support_start}-{entry.support_end}"
+        for entry in entries
+        if entry.support_start is not None and entry.support_end is not None
+    ]
+    address = f"pages/{passage.document}/{passage.page}.png"
+    if ranges:
+        address += f"?words={','.join(ranges)}"
+    said = escape(words("page_image", page=passage.page, title=passage.title))
+    return (
+        f'<details class="pt-page-picture"><summary>{words("show_page")}</summary>'
+        f'<a href="{address}" target="_blank"><img loading="lazy" src="{address}" alt="{said}" '
+        f'data-failed="{escape(words("page_image_failed"))}"></a></details>'
+    )
+
+
+def _also_found(
+    passages: Sequence[CitationView], words: Words, drawn: Container[str], *, folded: bool
+) -> str:
     if not passages:
         return ""
-    cards = "".join(_card([passage], words) for passage in passages)
+    cards = "".join(_card([passage], words, drawn) for passage in passages)
     return (
         f'<details class="pt-also"{"" if folded else " open"}>'
         f"<summary>{words('also_found')} <span>{len(passages)}</span></summary>"

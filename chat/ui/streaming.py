@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
 
 from chat.events import Delta, Finished, Retrieved, Started
@@ -27,6 +27,7 @@ def streamed(
     question: str,
     before: list[transcript.Message],
     words: Words = EN,
+    drawn: Container[str] = frozenset(),
 ) -> Iterator[Streamed]:
     """The events of a turn as screens: session, transcript and sources."""
     turn_id, written, drawn_at = "", "", 0.0
@@ -58,7 +59,7 @@ def streamed(
             case Finished(turn):
                 yield Streamed(
                     transcript=[*before, *transcript.turn_messages(turn, words)],
-                    sources=sources(turn, words),
+                    sources=sources(turn, words, drawn),
                 )
 
 

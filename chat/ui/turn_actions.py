@@ -17,7 +17,6 @@ from chat.ui.login import owner_of
 from chat.ui.notices import said, say
 from chat.ui.screen import KEEP, Screen, Streamed, composer
 from chat.ui.settings import Settings
-from chat.ui.sources import sources
 from chat.ui.streaming import streamed
 from chat.ui.view import View
 from chat.views import TurnView
@@ -139,7 +138,7 @@ class TurnActions(View):
             return
         try:
             shown = transcript.messages(before, words)
-            for screen in streamed(events, asking.question, shown, words):
+            for screen in streamed(events, asking.question, shown, words, self._drawn(request)):
                 if tab.view == view:
                     yield screen
         except Exception as error:
@@ -176,7 +175,7 @@ class TurnActions(View):
         """A marker or the count of sources was clicked: the sources of that turn."""
         turns = self._turns(session_id, request)
         wanted = next((turn for turn in turns if turn.turn == str(event.turn)), None)
-        return Screen(sources=sources(wanted, self._words(request)))
+        return Screen(sources=self._sources(wanted, request))
 
     @said
     def edit(self, session_id: str, event: gr.EventData, request: gr.Request) -> Screen:

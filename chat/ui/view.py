@@ -66,7 +66,7 @@ class View:
         return screen._replace(
             session=session_id,
             transcript=transcript.messages(turns, words),
-            sources=sources(turns[-1] if turns else None, words),
+            sources=self._sources(turns[-1] if turns else None, request),
             history=self._history(session_id, sessions, request, seen),
             composer=composer(busy=busy),
             seen=seen.dump(),
@@ -128,6 +128,14 @@ class View:
 
     def _tab(self, request: gr.Request) -> Tab:
         return self._tabs.of(request.session_hash, owner_of(request))
+
+    def _sources(self, turn: TurnView | None, request: gr.Request) -> str:
+        return sources(turn, self._words(request), self._drawn(request))
+
+    def _drawn(self, request: gr.Request) -> set[str]:
+        """The documents whose pages can be shown as pictures."""
+        documents = self._library.documents(owner_of(request))
+        return {document.id for document in documents if document.format == "pdf"}
 
     def _words(self, request: gr.Request) -> Words:
         return words_for(request)

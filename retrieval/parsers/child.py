@@ -35,7 +35,7 @@ def _parser(format: str) -> Callable[[Path], Parsed]:
     return parse_markdown if format == "md" else parse_text
 
 
-def _limit(memory_bytes: int, cpu_s: int) -> None:
+def limit(memory_bytes: int, cpu_s: int) -> None:
     try:
         import resource
     except ImportError:  # Windows: the parent's wall-time limit is what remains
@@ -75,7 +75,7 @@ def main() -> None:
     # What a library prints goes to standard error; the answer has this channel alone.
     answer = os.dup(1)
     os.dup2(2, 1)
-    _limit(int(memory_bytes), int(cpu_s))
+    limit(int(memory_bytes), int(cpu_s))
     result = run(format, file, tokenizer, int(max_tokens))
     with os.fdopen(answer, "w", encoding="utf-8", errors="replace") as out:
         json.dump(result, out, ensure_ascii=False)

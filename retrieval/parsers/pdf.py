@@ -34,7 +34,7 @@ def parse_pdf(path: Path) -> Parsed:
                 f"The PDF claims {count:,} pages; up to {MAX_PAGES:,} are read. "
                 "If that is right, split it and add the parts; otherwise it is damaged."
             )
-        pages = [_page(document, number) for number in range(count)]
+        pages = [page_text(document, number) for number in range(count)]
         title = _title(document)
     if all(page is None for page in pages):
         raise Unreadable(_DAMAGED)
@@ -68,7 +68,7 @@ def _open(path: Path) -> pdfium.PdfDocument:
         raise Unreadable(_DAMAGED) from None
 
 
-def _page(document: pdfium.PdfDocument, number: int) -> str | None:
+def page_text(document: pdfium.PdfDocument, number: int) -> str | None:
     """The text of a page counted from 0; None if the page itself cannot be loaded."""
     try:
         page = document[number]

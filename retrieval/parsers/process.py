@@ -72,7 +72,7 @@ def parse(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=_environment(),
+        env=child_environment(),
     )
     try:
         out, err = _communicate(child, limits, stop)
@@ -88,7 +88,7 @@ def parse(
     return _result(json.loads(out))
 
 
-def _environment() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     paths = [str(_ROOT), os.environ.get("PYTHONPATH", "")]
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
