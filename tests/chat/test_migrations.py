@@ -1,3 +1,4 @@
+import errno
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,68 @@ def test_a_later_versions_database_is_refused_and_left_alone(database: Database)
         migrate(database)
     with database.reading() as session:
         assert session.scalar(text("SELECT version_num FROM alembic_version")) == "9999"
+
+
+def at_first_layout(database: Database) -> None:
+    """Make the tables as the first version had them, with a row in them."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(chat.migrations.__file__).parent))
+    with database.engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+    with database.session() as session:
+        session.execute(
+            text(
+                "INSERT INTO sessions (id, owner, title, model, static_tokens, created_at, "
+                "updated_at) VALUES ('s', 'local', 'An old talk', 'm', '', "
+                "'2025-01-01 00:00:00', '2025-01-01 00:00:00')"
+            )
+        )
+
+
+def titles(database: Database) -> list[str]:
+    with database.reading() as session:
+        return list(session.scalars(text("SELECT title FROM sessions")))
+
+
+def version(database: Database) -> str | None:
+    with database.reading() as session:
+        return session.scalar(text("SELECT version_num FROM alembic_version"))
+
+
+def test_an_older_database_is_copied_before_it_is_changed(
+    database: Database, tmp_path: Path
+) -> None:
+    at_first_layout(database)
+    migrate(database)
+    assert version(database) != "0001"
+    assert titles(database) == ["An old talk"]
+    [copy] = tmp_path.glob("pageturn.db.before-*")
+    old = Database(f"sqlite:///{copy}")
+    assert version(old) == "0001"
+    assert titles(old) == ["An old talk"]
+    old.close()
+
+
+def test_a_database_that_nothing_is_done_to_is_not_copied(
+    database: Database, tmp_path: Path
+) -> None:
+    migrate(database)
+    migrate(database)
+    assert not list(tmp_path.glob("*.before-*"))
+
+
+def test_a_copy_that_cannot_be_made_leaves_the_old_database_as_it_was(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_first_layout(database)
+
+    def no_room(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("retrieval.database.snapshot", no_room)
+    with pytest.raises(OSError, match="No space"):
+        migrate(database)
+    assert version(database) == "0001"
+    assert titles(database) == ["An old talk"]
+    assert not list(tmp_path.glob("*.before-*"))
