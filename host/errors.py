@@ -74,7 +74,7 @@ def explain(error: BaseException) -> Explained | None:
         if known is not None and isinstance(error, known):
             status = 2 if type(error).__name__ in _SETTING_ERRORS else 1
             return Explained(str(error), status)
-    is_storage_full = getattr(sys.modules.get("retrieval.errors"), "is_storage_full", None)
+    is_storage_full = getattr(sys.modules.get("retrieval.database"), "is_storage_full", None)
     if is_storage_full is not None and is_storage_full(error):
         return Explained("The disk is full. Free some space and try again; nothing is lost.", 1)
     return None
