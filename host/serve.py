@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from host import environment
 from host.datafolder import DataFolder, address
 from host.errors import PortInUse
-from host.models import resolve
+from host.models import known, resolve
 from host.settings import Settings
 from host.users import Users
 from host.workspace import Workspace
@@ -28,8 +28,9 @@ _GOODBYE_S = 2
 def serve(settings: Settings, say: Callable[[str], None]) -> None:
     """Serve until Ctrl-C or SIGTERM; `say` gets what a person should know.
 
-    What fails quickly comes first: folder, lock, port, models; then the weights are loaded. The
-    port takes connections from the start, so commands that come early wait for the model.
+    What fails quickly comes first: folder, lock, port, models; then the weights are loaded. Where
+    a default model is missing, a page offers to fetch it first. The port takes connections from
+    the start, so commands that come early wait for the model.
     Raises HostError and errors of the engine.
     """
     signal.signal(signal.SIGTERM, _interrupt)
@@ -42,8 +43,7 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
         folder.acquire_to_serve()
         with _listen(settings.host, settings.port) as listener:
             port = listener.getsockname()[1]
-            for name in (settings.model, settings.embedder):
-                resolve(name, settings.models_dir)
+            _bring_models(settings, listener, say)
             info = folder.publish(settings.host, port)
             workspace = Workspace(settings, say)
             try:
@@ -57,6 +57,29 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
                 _run(app, listener, lambda: say(say_ready), workspace)
             finally:
                 workspace.close()
+
+
+def _bring_models(settings: Settings, listener: socket.socket, say: Callable[[str], None]) -> None:
+    """Return when both models are here; a page offers to fetch those of ours that are not.
+
+    Raises ModelMissing where nobody can be offered that: for other models, and beyond loopback.
+    """
+    names = (settings.model, settings.embedder)
+    absent = [
+        model for name in names if (model := known(name)) and model.missing(settings.models_dir)
+    ]
+    for name in names:
+        if known(name) not in absent or settings.host not in _LOOPBACK_HOSTS:
+            resolve(name, settings.models_dir)
+    if absent:
+        from host.first_minutes import offer_fetch
+
+        where = address(settings.host, listener.getsockname()[1])
+        wanted = " and ".join(model.name for model in absent)
+        offer = f"{wanted} must be fetched first: open {where}, or run: python app.py fetch"
+        offer_fetch(absent, settings.models_dir, listener, lambda: say(offer))
+        for name in names:
+            resolve(name, settings.models_dir)
 
 
 def _application(workspace: Workspace, token: str, accounts: Users | None) -> "FastAPI":

@@ -133,7 +133,8 @@ def document_text(
         else _page(document, page, text, words)
     )
     return (
-        f'<section class="pt-panel pt-reading" data-reading="{escape(document.id)}">'
+        f'<section class="pt-panel pt-reading" data-reading="{escape(document.id)}"'
+        f"{'' if document.settled else ' data-unsettled'}>"
         f'<header><h2 dir="auto">{escape(title)}</h2>'
         f'<button type="button" class="pt-action" data-close>{escape(words("library_close"))}'
         f"</button></header>"

@@ -80,7 +80,12 @@
       if (none) none.hidden = rows.some((row) => !row.hidden);
     };
 
-    watch("value", arrange);
+    watch("value", () => {
+      arrange();
+      // What is read beside the table is drawn anew for as long as its document changes.
+      const reading = document.querySelector("[data-reading][data-unsettled]");
+      if (reading) trigger("read", { document: reading.dataset.reading, page: 1 });
+    });
     document.addEventListener("input", (event) => {
       if (event.target.closest?.("#pt-library-find")) arrange();
     });

@@ -15,7 +15,7 @@ from queue import Empty, Queue
 from urllib.parse import urlparse
 
 import pytest
-from playwright.sync_api import Browser, Page, Playwright, Request, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, Playwright, Request, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 BROWSERS = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
@@ -36,6 +36,8 @@ BRIDGE = """<html><head><title>The bridge of Aarhus</title></head><body>
 
 class Server:
     """`python app.py` on a data folder of its own; a restart takes the same port."""
+
+    announced = re.compile(r"ready at (http://127\.0\.0\.1:(\d+))")
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
@@ -59,7 +61,7 @@ class Server:
         until = time.monotonic() + within_s
         while time.monotonic() < until and self._process.poll() is None:
             try:
-                found = re.search(r"ready at (http://127\.0\.0\.1:(\d+))", lines.get(timeout=0.5))
+                found = self.announced.search(lines.get(timeout=0.5))
             except Empty:
                 continue
             if found:
@@ -113,6 +115,22 @@ class Reader:
         self.send(question)
         expect(self.figures).to_have_count(before + 1, timeout=ANSWER_MS)
         expect(self.send_button).to_be_visible()
+
+    def limit(self, tokens: int) -> None:
+        """The longest answer, set in the drawer."""
+        self.page.locator("#pt-scope [data-drawer]").click()
+        field = self.page.locator("#pt-max-tokens input[type=number]")
+        field.fill(str(tokens))
+        field.press("Tab")
+        self.page.keyboard.press("Escape")
+        expect(self.page.locator("#pt-drawer")).to_be_hidden()
+
+    def menu(self, title: str, entry: str) -> Locator:
+        """Opens the menu of a conversation; the entry of it."""
+        item = self.page.locator(".pt-list li", has_text=title).first
+        item.hover()
+        item.locator("[data-menu]").click()
+        return self.page.get_by_role("menuitem", name=entry)
 
     def add(self, *paths: Path) -> None:
         self.go("documents")

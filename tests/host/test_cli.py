@@ -90,8 +90,10 @@ def test_a_port_in_use_is_said_with_the_option_that_changes_it(run, tmp_path):
     assert "--port" in refused.stderr
 
 
-def test_without_the_default_models_the_server_names_fetch(run, tmp_path):
-    refused = run("--data-dir", tmp_path, "--port", "0", PAGETURN_MODELS_DIR=str(tmp_path))
+def test_without_the_default_models_a_server_for_others_names_fetch(run, tmp_path):
+    """On loopback, a page offers it; beyond it, whoever comes first could start it."""
+    address = ("--host", "0.0.0.0", "--port", "0")
+    refused = run("--data-dir", tmp_path, *address, PAGETURN_MODELS_DIR=str(tmp_path))
     assert refused.returncode == 1
     assert "python app.py fetch" in refused.stderr
 

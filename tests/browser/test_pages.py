@@ -1,0 +1,287 @@
+"""The pages beside the chat: latency, memory and documents, as a person uses them."""
+
+import csv
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, Request, expect
+
+HEIGHT = "How tall is the tower of the lighthouse of Skagen?"
+ARCHITECT = "Who was the architect of the lighthouse of Skagen?"
+LONG = "List everything about the lighthouse of Skagen in one long numbered list."
+# A directory as the browser hands it over in a drop: the system's own dragging cannot be had here.
+DROP_FOLDER = """(files) => {
+    const file = (name) => ({ name, isFile: true, isDirectory: false,
+        file: (done) => done(new File([files[name]], name, { type: "text/markdown" })) });
+    const folder = (name, inner) => ({ name, isFile: false, isDirectory: true,
+        createReader: () => { const parts = [inner, []];
+            return { readEntries: (done) => done(parts.shift()) }; } });
+    const names = Object.keys(files);
+    const tree = folder("notes", [file(names[0]), folder("inner", [file(names[1])]),
+        folder(".git", [file(names[2])])]);
+    const drop = new DragEvent("drop", { bubbles: true, cancelable: true });
+    Object.defineProperty(drop, "dataTransfer",
+        { value: { items: [{ webkitGetAsEntry: () => tree }], files: [] } });
+    document.querySelector("#pt-library-upload button").dispatchEvent(drop);
+}"""
+
+
+def turn_to(page: Page, view: str) -> None:
+    page.locator(f'a[data-view="{view}"]').click()
+
+
+def rows(page: Page) -> list[str]:
+    """The names in the documents table, as they stand there."""
+    names = page.locator("#pt-library-table tbody tr:visible .pt-open-document")
+    return names.all_inner_texts()
+
+
+def row(page: Page, name: str) -> Any:
+    return page.locator("#pt-library-table tbody tr").filter(has_text=name)
+
+
+def add(page: Page, *paths: Path) -> None:
+    page.set_input_files("#pt-library-upload input[type=file]", [str(path) for path in paths])
+    expect(page.locator("#pt-library-outcomes li")).to_have_count(len(paths), timeout=15_000)
+
+
+def ready(page: Page, name: str) -> Any:
+    found = row(page, name)
+    expect(found).to_have_attribute("data-stage", "ready", timeout=30_000)
+    return found
+
+
+def open_document(page: Page, name: str) -> Any:
+    row(page, name).locator(".pt-open-document").click()
+    return page.locator("[data-reading]")
+
+
+def test_every_page_has_an_address_and_back_goes_back(
+    library: Any, visit: Callable[..., Any]
+) -> None:
+    page = library.page
+    for view, part in (
+        ("documents", "#pt-library"),
+        ("latency", "#pt-latency"),
+        ("memory", "#pt-memory-page"),
+    ):
+        turn_to(page, view)
+        expect(page.locator(part)).to_be_visible()
+        expect(page.locator(f'a[data-view="{view}"]')).to_have_attribute("aria-current", "page")
+        expect(library.composer).not_to_be_visible()
+    expect(page.locator(".pt-map i").first).to_be_visible()
+    page.go_back()
+    expect(page.locator("#pt-latency")).to_be_visible()
+    page.goto(re.sub("view=[a-z]+", "view=memory", page.url))
+    expect(page.locator(".pt-map i").first).to_be_visible()
+    turn_to(page, "chat")
+    expect(library.composer).to_be_visible()
+
+
+def test_an_answer_is_written_on_while_another_page_is_looked_at(library: Any) -> None:
+    page = library.page
+    library.send(LONG)
+    expect(library.answers.first).not_to_be_empty(timeout=30_000)
+    turn_to(page, "memory")
+    expect(page.locator(".pt-map .pt-active").first).to_be_visible(timeout=10_000)
+    expect(page.locator("[data-session]").filter(has_text="answering")).to_have_count(1)
+    turn_to(page, "chat")
+    written = len(library.answers.first.inner_text())
+    page.wait_for_function(
+        "(length) => document.querySelector('#pt-transcript .bot-row .md')"
+        ".innerText.length > length || document.querySelector('.pt-figures')",
+        arg=written,
+    )
+    if library.stop_button.is_visible():
+        library.stop_button.click()
+    expect(library.figures).to_have_count(1, timeout=15_000)
+
+
+def test_the_latency_page_draws_every_turn_and_gives_them_as_csv(library: Any) -> None:
+    page = library.page
+    turn_to(page, "latency")
+    expect(page.locator("#pt-latency")).to_contain_text("No conversation is open")
+    turn_to(page, "chat")
+    library.ask(HEIGHT)
+    library.ask(ARCHITECT)
+    turn_to(page, "latency")
+    expect(page.locator("#pt-latency tbody tr")).to_have_count(2)
+    expect(page.locator("#pt-latency .pt-plot svg")).to_have_count(4)
+    expect(page.locator("#pt-latency tbody tr").nth(1)).to_contain_text(ARCHITECT)
+    with page.expect_download() as download:
+        page.get_by_text("Download as CSV").click()
+    text = Path(download.value.path()).read_text(encoding="utf-8")
+    first, second = csv.DictReader(io.StringIO(text))
+    assert [first["question"], second["question"]] == [HEIGHT, ARCHITECT]
+    assert int(second["cached_tokens"]) > int(first["cached_tokens"]) > 0
+    assert float(first["total_s"]) > float(first["ttft_s"]) > 0
+    assert int(first["prompt_tokens"]) == int(first["cached_tokens"]) + int(
+        first["computed_tokens"]
+    )
+
+
+def test_the_memory_page_is_refreshed_each_second_and_only_while_it_is_open(
+    library: Any,
+) -> None:
+    page = library.page
+    turn_to(page, "memory")
+    expect(page.locator(".pt-map i").first).to_be_visible()
+    asked: list[Request] = []
+
+    def calls() -> int:
+        """Requests of three seconds."""
+        asked.clear()
+        page.wait_for_timeout(3_000)
+        return len(asked)
+
+    page.on("request", lambda request: asked.append(request))
+    beside = calls()
+    turn_to(page, "chat")
+    page.wait_for_timeout(500)
+    assert beside - calls() >= 2
+
+
+def test_a_conversation_gives_its_memory_back_and_goes_on(library: Any) -> None:
+    page = library.page
+    library.ask(HEIGHT)
+    turn_to(page, "memory")
+    held = page.locator("[data-session]").filter(has_text=HEIGHT).first
+    expect(held).to_contain_text("idle")
+    before = page.locator("[data-session]").count()
+    held.get_by_role("button").click()
+    expect(page.locator("[data-session]")).to_have_count(before - 1)
+    turn_to(page, "chat")
+    library.ask(ARCHITECT)
+    expect(library.questions).to_have_count(2)
+
+
+def test_a_folder_is_added_and_its_documents_are_found_sorted_and_read(
+    library: Any, tmp_path: Path
+) -> None:
+    page = library.page
+    folder = tmp_path / "folder"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "alpha.md").write_text("# Alpha mill\n\nIt grinds rye.", encoding="utf-8")
+    long = "# Zeta mill\n\n" + "It grinds wheat, and it does so every day. " * 60
+    (folder / "inner" / "zeta.md").write_text(long, encoding="utf-8")
+    turn_to(page, "documents")
+    with page.expect_file_chooser() as chooser:
+        page.locator("#pt-library-folder").click()
+    chooser.value.set_files(folder)
+    expect(page.locator("#pt-library-outcomes li")).to_have_count(2, timeout=15_000)
+    ready(page, "alpha.md")
+    ready(page, "zeta.md")
+    search = page.locator("#pt-library-find").locator("textarea, input").last
+    search.fill("mill")
+    expect(page.locator("#pt-library-table tbody tr:visible")).to_have_count(2)
+    page.locator('[data-sort="name"]').click()
+    assert rows(page) == ["Alpha mill", "Zeta mill"]
+    page.locator('[data-sort="size"]').click()
+    page.locator('[data-sort="size"]').click()
+    assert rows(page) == ["Zeta mill", "Alpha mill"]
+    expect(page.locator('th[data-column="size"]')).to_have_attribute("aria-sort", "descending")
+    search.fill("no such thing")
+    expect(page.get_by_text("No document matches.")).to_be_visible()
+    search.fill("alpha")
+    reading = open_document(page, "Alpha mill")
+    expect(reading.locator(".pt-text")).to_have_text("# Alpha mill\n\nIt grinds rye.")
+
+
+def test_a_dropped_folder_brings_its_files_and_leaves_hidden_ones(library: Any) -> None:
+    page = library.page
+    turn_to(page, "documents")
+    expect(page.locator("#pt-library-upload button")).to_be_visible()
+    page.evaluate(
+        DROP_FOLDER,
+        {
+            "quay.md": "# The quay\n\nThe quay is long.",
+            "crane.md": "# The crane\n\nThe crane is tall.",
+            "config.md": "# Hidden\n\nNot meant.",
+        },
+    )
+    expect(page.locator("#pt-library-outcomes li")).to_have_count(2, timeout=15_000)
+    ready(page, "quay.md")
+    ready(page, "crane.md")
+    expect(row(page, "config.md")).to_have_count(0)
+
+
+def test_a_file_that_is_there_under_another_name_is_called_a_duplicate(
+    library: Any, tmp_path: Path
+) -> None:
+    page = library.page
+    for name in ("windmill.md", "copy.md"):
+        (tmp_path / name).write_text("# Windmill\n\nOne of a kind.", encoding="utf-8")
+    (tmp_path / "empty.md").touch()
+    turn_to(page, "documents")
+    add(page, tmp_path / "windmill.md")
+    ready(page, "windmill.md")
+    add(page, tmp_path / "copy.md", tmp_path / "empty.md")
+    outcomes = page.locator("#pt-library-outcomes")
+    expect(outcomes).to_contain_text("copy.md: already in the library, as windmill.md")
+    expect(outcomes).to_contain_text("empty.md: refused. The file is empty")
+
+
+def test_a_document_is_indexed_again_and_removed_after_saying_what_that_means(
+    library: Any, tmp_path: Path
+) -> None:
+    page = library.page
+    (tmp_path / "ferry.md").write_text(
+        "# The ferry\n\nThe ferry of Mols takes 75 minutes to Aarhus.", encoding="utf-8"
+    )
+    turn_to(page, "documents")
+    add(page, tmp_path / "ferry.md")
+    ready(page, "ferry.md")
+    turn_to(page, "chat")
+    library.ask("How many minutes does the ferry of Mols take to Aarhus?")
+    turn_to(page, "documents")
+    reading = open_document(page, "The ferry")
+    reading.get_by_text("Index again").click()
+    ready(page, "ferry.md")
+    reading = open_document(page, "The ferry")
+    expect(reading.locator(".pt-text")).to_contain_text("75 minutes")
+    reading.get_by_text("Remove", exact=True).click()
+    expect(reading.locator(".pt-sure")).to_contain_text("deletes the copy of ferry.md")
+    expect(reading.locator(".pt-sure")).to_contain_text("conversation quotes it")
+    reading.get_by_text("Keep it").click()
+    expect(reading.locator(".pt-sure")).not_to_be_visible()
+    reading.get_by_text("Remove", exact=True).click()
+    reading.get_by_text("Remove for good").click()
+    expect(row(page, "ferry.md")).to_have_count(0)
+    expect(reading).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", [360, 390, 1920])
+def test_no_page_is_wider_than_the_screen(
+    width: int, library: Any, visit: Callable[..., Any]
+) -> None:
+    reader = visit(library.page.url, width=width)
+    for view in ("documents", "latency", "memory", "chat"):
+        turn_to(reader.page, view)
+        reader.page.wait_for_timeout(300)
+        assert reader.page.evaluate("document.documentElement.scrollWidth") <= width, view
+        wider = reader.page.evaluate(
+            "() => [...document.querySelectorAll('.pt-page')].some("
+            "page => page.scrollWidth > page.clientWidth + 1)"
+        )
+        assert not wider, view
+
+
+def test_the_pages_are_chinese_for_a_chinese_browser(
+    library: Any, visit: Callable[..., Any]
+) -> None:
+    reader = visit(library.page.url, locale="zh-CN")
+    page = reader.page
+    for view, words in (
+        ("documents", "您的文档"),
+        ("latency", "每一轮的开销"),
+        ("memory", "内存去向"),
+    ):
+        turn_to(page, view)
+        expect(page.locator(".pt-page:visible")).to_contain_text(words)
+        shown = page.locator(".pt-page:visible").inner_text()
+        for english in ("Your documents", "Where the memory is", "Pages of", "Add a folder"):
+            assert english not in shown
