@@ -8,10 +8,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import func, or_, select, update
-from sqlalchemy.orm import selectinload
+from sqlalchemy.orm import Session, selectinload
 
 from chat.citations import Support
 from chat.context import Context
@@ -89,7 +89,7 @@ class ConversationStore:
                     session_id=session_id,
                     parent_id=parent,
                     question=question,
-                    created_at=_now(),
+                    created_at=_after_all(session, session_id),
                 )
             )
             conversation.head_turn_id = turn_id
@@ -196,7 +196,8 @@ class ConversationStore:
     def sessions(self, owner: str) -> list[SessionView]:
         """The owner's conversations, the one used last first."""
         turns = (
-            select(func.count(Turn.id))
+            # A turn for each place: retries and edits of it stand in the same.
+            select(func.count(func.distinct(func.coalesce(Turn.parent_id, ""))))
             .where(Turn.session_id == Conversation.id)
             .correlate(Conversation)
             .scalar_subquery()
@@ -312,6 +313,16 @@ class ConversationStore:
         with self._database.reading() as session:
             query = select(TurnPassage.id).where(TurnPassage.document_id == document_id)
             return session.scalar(query.limit(1)) is not None
+
+
+def _after_all(session: Session, session_id: str) -> datetime:
+    """Now, or just after the conversation's newest turn.
+
+    The order of turns is that of their times, and a computer's clock may be set back: after a
+    sleep, or on a journey.
+    """
+    newest = session.scalar(select(func.max(Turn.created_at)).where(Turn.session_id == session_id))
+    return _now() if newest is None else max(_now(), newest + timedelta(microseconds=1))
 
 
 def new_id() -> str:

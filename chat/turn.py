@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from chat.citations import Cited, cite
+from chat.clock import NOTICEABLE_S, in_words, slept_s
 from chat.context import Context
 from chat.events import Delta, Event, Finished, Retrieved, Started
 from chat.options import AskOptions
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 CHECKPOINT_S = 0.5
 NOT_FOUND = "The documents do not hold an answer to this question."
 REPEATS_ITSELF = "The model began to repeat itself, so the answer was ended there."
+SLEPT = "The computer slept for {how_long} while this was being answered."
 NOT_READY = "The documents are still being read. Ask again in a moment."
 
 
@@ -70,6 +72,7 @@ class RunningTurn:
     _retrieve_s: float = 0.0
     _ttft_s: float = 0.0
     _notes: list[str] = field(default_factory=list)
+    _slept_before_s: float = field(default_factory=slept_s)
     _ended: bool = False
 
     def stop(self) -> None:
@@ -215,6 +218,9 @@ class RunningTurn:
         """Save the turn, once. None if that was done before, or the conversation is deleted."""
         if self._ended:
             return None
+        slept = slept_s() - self._slept_before_s
+        if slept >= NOTICEABLE_S:
+            self._notes.append(SLEPT.format(how_long=in_words(slept)))
         outcome = self._outcome(state, error)
         self._ended = True
         try:
