@@ -39,6 +39,7 @@ _HEADER = """
   <nav class="pt-nav" aria-label="Pageturn">{parts}</nav>
   <button type="button" class="pt-language" data-language
   title="English / 中文">{language}</button>
+  <a class="pt-account" href="logout">{log_out}</a>
 </header>
 """
 
@@ -51,7 +52,8 @@ def _parts(*parts: str) -> str:
 
 def _header(model: str) -> str:
     parts = _parts("history", "chat", "sources", "documents")
-    return _HEADER.format(model=escape(model), parts=parts, language=both("switch_language"))
+    language, log_out = both("switch_language"), both("log_out")
+    return _HEADER.format(model=escape(model), parts=parts, language=language, log_out=log_out)
 
 
 def _side() -> str:
@@ -204,7 +206,7 @@ def build(
         history.open(actions.open, None, outputs, **spoken)
         history.remove(actions.delete, session, outputs, **spoken)
         history.rename(actions.rename, session, outputs, **spoken)
-        search.input(
+        search.change(
             actions.search, [search, session], outputs, trigger_mode="always_last", **quick
         )
         panel.pick(actions.pick, session, outputs, trigger_mode="always_last", **quick)

@@ -31,6 +31,17 @@ _CHINESE: Sequence[tuple[re.Pattern[str], str]] = [
             r"read\.",
             "模型应读 {1} 个段落，上下文只容得下 {0} 个。",
         ),
+        *(
+            (
+                rf"The computer slept for (\d+) {unit}s? while .*",
+                f"回答期间电脑休眠了 {{0}} {chinese}。",
+            )
+            for unit, chinese in (("hour", "小时"), ("minute", "分钟"), ("second", "秒"))
+        ),
+        (
+            r"(.*) belongs to the shared library\. .*",
+            "{0} 属于共享文库，只有运行服务器的人能用命令行更改它。",
+        ),
         (r"There is no conversation .*", "没有这个对话。"),
         (r"There is no turn .*", "这个对话里没有这一轮。"),
         (

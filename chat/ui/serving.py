@@ -17,8 +17,18 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 # Later ones win: colours are used by all, and narrow windows change what is before them.
-_STYLES = ("colours", "frame", "history", "transcript", "turns", "side", "pages", "narrow")
-_SCRIPTS = ("page", "chat", "pages")
+_STYLES = (
+    "colours",
+    "frame",
+    "history",
+    "transcript",
+    "turns",
+    "side",
+    "pages",
+    "account",
+    "narrow",
+)
+_SCRIPTS = ("page", "chat", "pages", "account")
 _SANS = ["ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
 _MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
 

@@ -1,6 +1,6 @@
 """The page's strings, ``key: (English, Simplified Chinese)``, a file for each part of the page."""
 
-from chat.ui.words import chat, cost, documents, frame, memory, pages, setup, sources
+from chat.ui.words import account, chat, cost, documents, frame, memory, pages, setup, sources
 
 WORDS: dict[str, tuple[str, str]] = {
     **frame.WORDS,
@@ -11,4 +11,5 @@ WORDS: dict[str, tuple[str, str]] = {
     **memory.WORDS,
     **pages.WORDS,
     **setup.WORDS,
+    **account.WORDS,
 }

@@ -1,0 +1,5 @@
+"""Who is at the page."""
+
+WORDS = {
+    "log_out": ("Log out", "退出登录"),
+}
