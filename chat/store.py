@@ -270,6 +270,7 @@ class ConversationStore:
                     below.add(turn.id)
                     turn_id = turn.id
             conversation.head_turn_id = turn_id
+            conversation.updated_at = _now()  # other tabs follow
 
     def quotes(self, document_id: str, owner: str) -> Quotes:
         """How many of the owner's conversations quote a document, and in how many citations."""

@@ -46,7 +46,8 @@ def question(text: str, turn_id: str | None = None, words: Words = EN) -> Messag
         if turn_id
         else ""
     )
-    return _html("user", f'{edit}<div class="pt-question" dir="auto">{escape(text)}</div>')
+    asked = f'<div class="pt-question" dir="auto">{escape(text)}</div>'
+    return _html("user", f'<div class="pt-asks">{edit}{asked}</div>')
 
 
 def answer(markdown: str) -> list[Message]:

@@ -28,7 +28,7 @@ def test_an_answer_streams_in_with_its_sources_marked_and_its_cost_below(library
     expect(cited.locator("mark").first).to_contain_text("46 metres tall")
 
 
-def test_a_marker_leads_to_its_passage_and_a_cost_line_to_the_sources_of_its_turn(
+def test_a_marker_leads_to_its_passage_and_a_count_to_the_sources_of_its_turn(
     library: Any,
 ) -> None:
     library.ask(HEIGHT)
@@ -42,7 +42,7 @@ def test_a_marker_leads_to_its_passage_and_a_cost_line_to_the_sources_of_its_tur
     expect(current).to_be_in_viewport()
     expect(current.locator("mark").first).to_contain_text("46 metres")
     library.go("documents")
-    library.figures.nth(1).click()
+    library.page.locator("#pt-transcript .pt-count").nth(1).click()
     expect(shown).to_be_visible()
     expect(shown).to_have_text("What colour is the bridge of Aarhus?")
 
@@ -118,10 +118,9 @@ def test_conversations_are_listed_and_deleted_after_a_second_click(library: Any)
     title = library.page.locator(".pt-list li", has_text="When was the bridge")
     expect(title.first).to_be_visible()
     count = title.count()
-    title.first.hover()
-    title.first.locator("[data-remove]").click()
+    library.menu("When was the bridge", "Delete").click()
     expect(title).to_have_count(count)
-    title.first.get_by_text("Delete?").click()
+    library.page.get_by_role("menuitem", name="Delete for good?").click()
     expect(title).to_have_count(count - 1)
     expect(library.questions).to_have_count(0)
     assert "c=" not in library.page.url
