@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: run test check
+.PHONY: run test check screenshots
 
 run: .venv/installed
 	$(BIN)/python app.py fetch
@@ -17,6 +17,10 @@ check: .venv/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+screenshots: .venv/installed-test
+	$(BIN)/python app.py fetch
+	$(BIN)/python -m benchmarks.screenshots
 
 # The stamps are newer than pyproject.toml once its dependencies are in: then nothing is installed.
 .venv/installed: pyproject.toml | .venv/bin/python

@@ -52,7 +52,7 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
                         f"Whoever can reach {settings.host}:{port} can read these documents. "
                         "With --auth FILE the page asks who they are."
                     )
-                app = _application(workspace, info.token, accounts)
+                app = application(workspace, info.token, accounts)
                 say_ready = f"Pageturn is ready at {address(settings.host, port)} (Ctrl-C stops it)"
                 _run(app, listener, lambda: say(say_ready), workspace)
             finally:
@@ -82,7 +82,7 @@ def _bring_models(settings: Settings, listener: socket.socket, say: Callable[[st
             resolve(name, settings.models_dir)
 
 
-def _application(workspace: Workspace, token: str, accounts: Users | None) -> "FastAPI":
+def application(workspace: Workspace, token: str, accounts: Users | None) -> "FastAPI":
     """Everything loaded, interrupted turns marked, indexing gone on with, the page built."""
     settings = workspace.settings
     environment.prepare(data_dir=settings.data_dir)
