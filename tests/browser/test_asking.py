@@ -80,7 +80,7 @@ def test_a_reload_shows_the_conversation_again(library: Any) -> None:
 def test_a_reload_in_mid_answer_keeps_what_was_written_and_marks_it(library: Any) -> None:
     library.send(LONG)
     expect(library.answers.first).to_contain_text(" ", timeout=30_000)
-    library.page.wait_for_timeout(1500)
+    library.page.wait_for_timeout(600)
     library.page.reload()
     expect(library.questions).to_have_text([LONG])
     expect(library.page.locator(".pt-ending")).to_be_visible(timeout=15_000)
