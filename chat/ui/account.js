@@ -1,7 +1,7 @@
 // Where people log in, the header says who this is and offers the way out.
-document.addEventListener("DOMContentLoaded", () => {
-  const name = window.gradio_config?.username;
+(() => {
+  const name = window.gradio_config?.username; // known before Gradio adds this script to the page
   if (!name) return;
   document.documentElement.dataset.account = "yes";
   document.documentElement.style.setProperty("--pt-account", JSON.stringify(name));
-});
+})();

@@ -65,6 +65,11 @@ def theme() -> gr.themes.Base:
         radius_size=gr.themes.sizes.radius_md,
         font=_SANS,
         font_mono=_MONO,
+    ).set(  # the accent of colours.css, which the login form does not have
+        button_primary_background_fill="#1f6b66",
+        button_primary_background_fill_dark="#1f6b66",
+        button_primary_background_fill_hover="#17544e",
+        button_primary_background_fill_hover_dark="#17544e",
     )
 
 

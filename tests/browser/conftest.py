@@ -39,8 +39,9 @@ class Server:
 
     announced = re.compile(r"ready at (http://127\.0\.0\.1:(\d+))")
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, *options: object) -> None:
         self.data_dir = data_dir
+        self._options = [str(option) for option in options]
         self.url = ""
         self._port = 0
         self._process: subprocess.Popen[str] | None = None
@@ -49,7 +50,7 @@ class Server:
     def start(self, within_s: float = 120) -> None:
         command = [sys.executable, "app.py", "--port", str(self._port), "--data-dir"]
         self._process = subprocess.Popen(
-            [*command, str(self.data_dir)],
+            [*command, str(self.data_dir), *self._options],
             cwd=ROOT,
             env=os.environ | {"PYTHONUNBUFFERED": "1"},
             stdout=subprocess.PIPE,
