@@ -21,12 +21,15 @@ from host.workspace import Workspace
 LIBRARY = Path("data/library")
 QUESTIONS = (
     "What is a KV cache?",
-    "How many token slots can a session waste with a page size of 16?",
-    "What does prefill compute?",
-    "When is a shared prefix found again?",
-    "How large is the KV cache of a 7B model for 1,024 tokens?",
+    "Which system described iteration-level scheduling?",
+    "How many full pages does a static prompt of 403 tokens fill with 16-token pages?",
+    "What KL divergence did int4 with a Hadamard rotation have on SmolLM2-135M?",
+    "How many word pieces does all-MiniLM-L6-v2 read?",
 )
-OTHERS = ("What does GQA change?", "How does retrieval help a chat?")
+OTHERS = (
+    "What prefix hit rate does the article report for a retrieval service?",
+    "Which pages are evicted first when free pages run out?",
+)
 LOOKS: dict[str, dict[str, Any]] = {
     "light": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},
     "dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},

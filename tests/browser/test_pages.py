@@ -285,3 +285,19 @@ def test_the_pages_are_chinese_for_a_chinese_browser(
         shown = page.locator(".pt-page:visible").inner_text()
         for english in ("Your documents", "Where the memory is", "Pages of", "Add a folder"):
             assert english not in shown
+
+
+def test_the_chat_is_where_it_was_left(library: Any) -> None:
+    """A short window, so that two answers are more than it holds."""
+    page = library.page
+    library.ask(HEIGHT)
+    library.ask(ARCHITECT)
+    page.set_viewport_size({"width": 1280, "height": 330})
+    where = "document.querySelector('#pt-transcript .bubble-wrap').scrollTop"
+    page.evaluate(f"{where} = 100000")
+    end = page.evaluate(where)
+    assert end > 10
+    turn_to(page, "memory")
+    turn_to(page, "chat")
+    page.wait_for_timeout(400)
+    assert abs(page.evaluate(where) - end) < 40

@@ -7,7 +7,7 @@ WORDS = {
     "nav_history": ("Chats", "对话"),
     "nav_chat": ("Answer", "回答"),
     "nav_sources": ("Sources", "来源"),
-    "nav_documents": ("Documents", "文档"),
+    "nav_documents": ("Library", "文库"),
     "switch_language": ("中文", "English"),
     "switch_language_hint": ("Show the page in Chinese (中文)", "用英文显示 (English)"),
     "welcome_title": ("Ask your own documents", "向自己的文档提问"),
