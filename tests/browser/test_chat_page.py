@@ -283,3 +283,70 @@ def test_an_answer_is_copied_without_what_stands_around_it(short: Any) -> None:
     assert "46" in copied
     assert "reused" not in copied
     assert HEIGHT not in copied
+
+
+def test_a_file_comes_in_while_an_answer_is_written(library: Any, tmp_path: Path) -> None:
+    (tmp_path / "ferry.md").write_text("# The ferry\n\nIt sails at noon.", encoding="utf-8")
+    library.send(LONG)
+    expect(library.answers.first).not_to_be_empty(timeout=30_000)
+    library.add(tmp_path / "ferry.md")
+    library.wait_for_document("ferry.md", "ready")
+    expect(library.figures).to_have_count(1, timeout=30_000)
+    expect(library.page.locator(".pt-ending", has_text="stopped")).to_have_count(0)
+
+
+def test_a_conversation_of_fifty_turns_scrolls_smoothly(short: Any, server: Any) -> None:
+    """The turns are copies of one that was asked, put into the database one after another."""
+    short.ask(HEIGHT)
+    session = re.search(r"c=(\w+)", short.page.url)[1]  # type: ignore[index]
+    with sqlite3.connect(server.data_dir / DATABASE_FILE) as database:
+        columns = [row[1] for row in database.execute("PRAGMA table_info(turns)")]
+        (turn,) = database.execute(
+            "SELECT * FROM turns WHERE session_id = ?", (session,)
+        ).fetchall()
+        row = dict(zip(columns, turn, strict=True))
+        for number in range(49):
+            parent, row["id"] = row["id"], f"{number:032x}"
+            row |= {"parent_id": parent, "answer_tokens": b"", "prompt_tokens": b""}
+            row["created_at"] = row["created_at"][:-6] + f"{900000 + number:06}"
+            marks = ", ".join("?" * len(columns))
+            database.execute(f"INSERT INTO turns VALUES ({marks})", [row[name] for name in columns])
+        database.execute("UPDATE sessions SET head_turn_id = ? WHERE id = ?", (row["id"], session))
+    short.page.reload()
+    expect(short.questions).to_have_count(50)
+    frames_ms = short.page.evaluate(
+        """async () => {
+            const box = document.querySelector("#pt-transcript .bubble-wrap");
+            const frame = () => new Promise(requestAnimationFrame);
+            const gaps = [];
+            box.scrollTop = 0;
+            let before = await frame();
+            for (let step = 0; step < 60; step++) {
+                box.scrollTop += box.clientHeight / 6;
+                const now = await frame();
+                gaps.push(now - before);
+                before = now;
+            }
+            return gaps.sort((a, b) => a - b);
+        }"""
+    )
+    assert frames_ms[30] < 34, "half of the frames take no longer than two of a 60 Hz screen"
+    expect(short.questions.nth(10)).not_to_be_in_viewport()
+
+
+def test_from_360_to_1920_pixels_nothing_hangs_over(short: Any) -> None:
+    short.ask(HEIGHT)
+    short.figures.first.click()
+    short.page.set_viewport_size({"width": 360, "height": 844})
+    short.go("chat")
+    for width in (360, 600, 768, 941, 1180, 1440, 1920):
+        short.page.set_viewport_size({"width": width, "height": 844})
+        expect(short.composer).to_be_in_viewport()
+        wide = short.page.evaluate(
+            """() => [...document.querySelectorAll("body, .pt-spent, .pt-cost, .pt-question,"
+                + "#pt-composer, #pt-foot, .pt-top")].filter((part) => part.offsetParent
+                && part.getBoundingClientRect().right > innerWidth + 1).map((part) => part.className
+                || part.id || part.tagName)"""
+        )
+        assert wide == [], width
+        assert short.page.evaluate("document.documentElement.scrollWidth") <= width
