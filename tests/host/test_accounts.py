@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
+from app import main
 from host.client import Client
 from host.errors import ServerFailed
 from host.users import Users
@@ -155,20 +156,38 @@ def test_anothers_ids_are_not_found_through_the_interface_for_commands(
                 client.documents(nobody)
 
 
-def test_the_shared_library_is_changed_by_its_own_command_only(house: House, run: Any) -> None:
+def test_no_address_of_the_page_gives_anything_to_another(house: House, ada: Ada) -> None:
+    addresses = [f"export/{ada.session}.md", f"export/{ada.session}.json"]
+    addresses.append(f"pages/{ada.document}/1.png")
+    with PageClient(house.server.address) as nobody, house.page("eve") as eve:
+        for address in addresses:
+            assert nobody.http.get(address).status_code == 401, address
+            assert eve.http.get(address).status_code == 404, address
+    with house.page("ada") as page:
+        assert SECRETS[0] in page.http.get(addresses[0]).text
+
+
+def test_the_shared_library_is_changed_by_its_own_command_only(
+    house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Client(house.server.info) as client:
         [bridge] = client.documents("bob")
         with pytest.raises(ServerFailed, match="shared library"):
             client.remove(bridge["id"], "bob")
         [still] = client.documents("bob")
         assert still["id"] == bridge["id"]
-    where = ["--data-dir", house.server.data_dir]
-    assert "bridge.md  (shared)" in run("documents", "--user", "bob", *where).stdout
-    assert run("remove", bridge["id"], *where).returncode == 1
-    assert run("remove", bridge["id"], "--shared", *where).stdout == "removed  bridge.md\n"
-    assert run("add", "--shared", house.accounts.with_name("bridge.md"), *where).returncode == 0
-    both = run("add", "--shared", "--user", "bob", house.accounts, *where)
-    assert (both.returncode, both.stderr) == (2, "error: Give --user or --shared, not both.\n")
+
+    def command(*arguments: object) -> tuple[int, str]:
+        status = main([*map(str, arguments), "--data-dir", str(house.server.data_dir)])
+        said = capsys.readouterr()
+        return status, said.out + said.err
+
+    assert "bridge.md  (shared)" in command("documents", "--user", "bob")[1]
+    assert command("remove", bridge["id"])[0] == 1
+    assert command("remove", bridge["id"], "--shared") == (0, "removed  bridge.md\n")
+    assert command("add", "--shared", house.accounts.with_name("bridge.md"))[0] == 0
+    both = command("add", "--shared", "--user", "bob", house.accounts)
+    assert both == (2, "error: Give --user or --shared, not both.\n")
 
 
 def test_a_new_password_ends_the_logins_made_with_the_old_one(house: House) -> None:
@@ -188,15 +207,18 @@ def test_logging_out_ends_a_login(house: House) -> None:
         assert again.status_code == 401
 
 
-def test_a_removed_user_leaves_nothing(house: House, ada: Ada, run: Any) -> None:
+def test_a_removed_user_leaves_nothing(
+    house: House, ada: Ada, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The last test of this file: Ada goes."""
     data = house.server.data_dir
     assert all(holding(data, secret) for secret in SECRETS)
     with house.page("ada") as page, house.page("bob") as other, Client(house.server.info) as client:
         list(client.ask(QUESTION, session=ada.session, owner="ada", options={"max_tokens": 4}))
         before = client.memory()
-        done = run("user", "remove", "ada", "--auth", house.accounts, "--data-dir", data)
-        assert done.stdout == "removed  ada  (1 document, 1 conversation)\n", done.stderr
+        where = ["--auth", str(house.accounts), "--data-dir", str(data)]
+        assert main(["user", "remove", "ada", *where]) == 0
+        assert capsys.readouterr().out == "removed  ada  (1 document, 1 conversation)\n"
         assert page.http.get("config").status_code == 401
         assert page.login("ada", PASSWORDS["ada"]) == 400
         assert other.http.get("config").status_code == 200
