@@ -11,6 +11,7 @@ from chat.ui.sentences import translated
 from chat.ui.text import escape
 from chat.ui.uploads import Outcome
 from chat.views import Quotes
+from retrieval.owners import SHARED
 
 if TYPE_CHECKING:
     from retrieval.views import DocumentView
@@ -82,7 +83,7 @@ def _shared(document: DocumentView, words: Words) -> str:
 
 def is_shared(document: DocumentView) -> bool:
     """Whether it is everybody's, and so not for one person to change."""
-    return document.owner == "shared"
+    return document.owner == SHARED
 
 
 def _state(document: DocumentView, words: Words) -> str:
