@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from chat.ui.i18n import COOKIE, EN, I18N, ZH, words_for
+from chat.ui.gradio_words import I18N
+from chat.ui.i18n import COOKIE, EN, ZH, words_for
 from chat.ui.words import WORDS
 
 

@@ -1,0 +1,55 @@
+"""What the services say is said in the page's language."""
+
+import re
+
+import pytest
+
+from chat import citations, conversation, turn
+from chat.errors import (
+    LibraryEmpty,
+    QuestionEmpty,
+    QuestionTooLong,
+    SessionNotFound,
+    TurnNotFound,
+    TurnRunning,
+)
+from chat.ui.i18n import EN, ZH
+from chat.ui.sentences import translated
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        turn.NOT_FOUND,
+        turn.NOT_READY,
+        turn.REPEATS_ITSELF,
+        citations.NOT_SUPPORTED,
+        conversation.INTERRUPTED,
+        *map(
+            str,
+            (
+                SessionNotFound("s"),
+                TurnNotFound("t"),
+                TurnRunning("s"),
+                LibraryEmpty(),
+                QuestionEmpty(),
+                QuestionTooLong(9000, 8000),
+            ),
+        ),
+    ],
+)
+def test_every_sentence_of_a_conversation_has_its_chinese(sentence: str) -> None:
+    chinese = translated(sentence, ZH)
+    assert re.search("[\u4e00-\u9fff]", chinese)
+    assert not re.search("[a-z]{3,} [a-z]{3,}", chinese)
+    assert translated(sentence, EN) == sentence
+
+
+def test_figures_stay_in_a_translated_sentence() -> None:
+    assert "9,000" in translated(str(QuestionTooLong(9000, 8000)), ZH)
+    note = "2 of 5 documents are ready; only they were searched."
+    assert translated(note, ZH) == "5 个文档中有 2 个就绪，只搜索了这些。"
+
+
+def test_a_sentence_that_is_not_known_stays_as_it_is() -> None:
+    assert translated("The disk {0} is full.", ZH) == "The disk {0} is full."
