@@ -163,8 +163,16 @@ class Conversations:
         return self._services.store.matching(owner, words)
 
     def options(self, session_id: str, owner: str = "local") -> AskOptions:
-        """How the conversation's next question is answered. Raises SessionNotFound."""
-        return self._services.store.options(session_id, owner)
+        """How the conversation's next question is answered. Raises SessionNotFound.
+
+        Chosen documents that are gone are left out; where all are, all documents are asked.
+        """
+        options = self._services.store.options(session_id, owner)
+        if options.documents is None:
+            return options
+        there = {document.id for document in self._services.library.documents(owner)}
+        kept = tuple(id for id in options.documents if id in there)
+        return replace(options, documents=kept or None)
 
     def configure(self, session_id: str, options: AskOptions, owner: str = "local") -> None:
         """From the next question on. Raises SessionNotFound."""

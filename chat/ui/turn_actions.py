@@ -63,7 +63,7 @@ class TurnActions(View):
         """A suggested question was clicked."""
         chosen = Settings(ask_documents, temperature, top_p, max_tokens, read, seed)
         asking = Asking(str(event.question), self._options(chosen, request))
-        return self._ask(asking, session_id, request)._replace(composer=composer(busy=True))
+        return self._ask_beside(asking, session_id, request)
 
     @said
     def retry(
@@ -82,13 +82,13 @@ class TurnActions(View):
         chosen = Settings(ask_documents, temperature, top_p, max_tokens, read, seed)
         turn = self._turn(session_id, str(event.turn), request)
         asking = Asking(turn.question, self._options(chosen, request), turn.turn)
+        return self._ask_beside(asking, session_id, request)
+
+    def _ask_beside(self, asking: Asking, session_id: str, request: gr.Request) -> Screen:
+        """Ask what did not come from the composer: what is being typed there stays."""
         screen = self._ask(asking, session_id, request)
-        # What stands in the composer is no part of this.
-        return (
-            screen._replace(composer=composer(busy=True))
-            if screen.transcript is not KEEP
-            else screen
-        )
+        asked = screen.transcript is not KEEP
+        return screen._replace(composer=composer(busy=True)) if asked else screen
 
     def _ask(self, asking: Asking, session_id: str, request: gr.Request) -> Screen:
         tab, words = self._tab(request), self._words(request)
@@ -156,7 +156,11 @@ class TurnActions(View):
         screen = self._screen_if_there(session_id, request)._replace(sources=KEEP)
         if refused is None:
             return screen
-        screen = screen._replace(composer=composer(busy=False, text=refused.question))
+        screen = screen._replace(
+            composer=composer(busy=False, text=refused.question), editing=refused.instead_of
+        )
+        if refused.instead_of:
+            screen = screen._replace(banner=editing_banner(self._words(request)))
         kept = settings.shown(refused.options)._asdict()
         kept["ask_documents"] = gr.update(value=kept["ask_documents"])
         return screen._replace(**kept) if not session_id else screen

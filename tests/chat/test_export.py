@@ -1,6 +1,7 @@
 """A conversation as a file, and finding it again."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -70,6 +71,10 @@ def test_a_conversation_keeps_the_options_of_its_newest_question(world: World) -
     again = list(world.conversations.ask("And why?", session_id=turn.session))[-1].turn
     assert {found.document for found in again.citations + again.retrieved} <= {chosen}
     assert again.stats is None or again.stats.generated_tokens <= 8
+    world.conversations.configure(turn.session, replace(options, documents=("gone", chosen)))
+    assert world.conversations.options(turn.session).documents == (chosen,)
+    world.conversations.configure(turn.session, replace(options, documents=("gone",)))
+    assert world.conversations.options(turn.session).documents is None
     world.conversations.configure(turn.session, SHORT)
     assert world.conversations.options(turn.session) == SHORT
 
