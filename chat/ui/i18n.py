@@ -1,38 +1,25 @@
 """The page in English and in Simplified Chinese.
 
 Every string of the page has a key and stands in a file of ``words/`` in both languages. What the
-server draws takes it from ``Words``; what Gradio's own components show takes it from ``t``, which
-Gradio translates in the browser. Both follow the same choice: ``?lang=zh`` or the switch of the
-page, kept in a cookie, and otherwise the browser's language.
+server draws takes it from ``Words``; what Gradio's own components show takes it from
+``gradio_words.t``, which Gradio translates in the browser. Both follow the same choice:
+``?lang=zh`` or the switch of the page, kept in a cookie, and otherwise the browser's language.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
-
-import gradio as gr
 
 from chat.ui.words import WORDS
 
 Language: TypeAlias = Literal["en", "zh"]
 COOKIE = "pageturn_lang"
 _COLUMNS: Mapping[Language, int] = {"en": 0, "zh": 1}
-
-_LOCALES: Mapping[str, Language] = {"en": "en", "zh": "zh", "zh-CN": "zh"}
-
-# Gradio looks a key up under the browser's language: zh-TW and the like fall back to zh.
-I18N = gr.I18n(
-    **{
-        locale: {key: texts[_COLUMNS[language]] for key, texts in WORDS.items()}
-        for locale, language in _LOCALES.items()
-    }
-)
-t: Callable[[str], Any] = I18N
 
 
 def both(key: str) -> str:

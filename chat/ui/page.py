@@ -10,7 +10,8 @@ import gradio as gr
 from chat.options import AskOptions
 from chat.ui import settings
 from chat.ui.actions import Actions
-from chat.ui.i18n import both, t
+from chat.ui.gradio_words import t
+from chat.ui.i18n import both
 from chat.ui.pages import Pages, add_pages
 from chat.ui.screen import Screen
 from chat.ui.serving import mount as mount

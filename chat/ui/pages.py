@@ -15,7 +15,8 @@ import gradio as gr
 
 from chat.errors import SessionNotFound
 from chat.ui import latency
-from chat.ui.i18n import EN, both, t, words_for
+from chat.ui.gradio_words import t
+from chat.ui.i18n import EN, both, words_for
 from chat.ui.library_table import document_text, library_table, outcomes
 from chat.ui.login import owner_of
 from chat.ui.memory import Memory, memory_page

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import gradio as gr
 from starlette.routing import Mount
 
-from chat.ui.i18n import I18N, early_script
+from chat.ui.gradio_words import I18N
+from chat.ui.i18n import early_script
 from chat.ui.login import Login
 
 if TYPE_CHECKING:

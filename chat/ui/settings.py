@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import gradio as gr
 
 from chat.options import AskOptions
-from chat.ui.i18n import EN, Words, t
+from chat.ui.gradio_words import t
+from chat.ui.i18n import EN, Words
 from chat.ui.icons import SETTINGS
 from chat.ui.text import escape
 
