@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import gradio as gr
 
 from chat.ui import transcript
+from chat.ui.i18n import Words
 from chat.ui.login import owner_of
 from chat.ui.notices import EXPECTED, said, say
 from chat.ui.screen import Screen, composer
 from chat.ui.seen import Seen
+from chat.ui.sentences import translated
 from chat.ui.text import escape
 from chat.ui.turn_actions import TurnActions
 from chat.ui.view import version
@@ -78,11 +80,13 @@ class Actions(TurnActions):
     @said
     def upload(self, paths: Sequence[str] | None, request: gr.Request) -> Screen:
         """Files were dropped. Each stands alone, and none stays where it has an address."""
+        words = self._words(request)
         for path in map(Path, paths or ()):
             try:
-                self._tell(self._library.add(path, owner=owner_of(request), name=path.name))
+                added = self._library.add(path, owner=owner_of(request), name=path.name)
+                _tell(added, words)
             except Exception as error:
-                say(error)
+                say(error, words)
             finally:
                 _discard(path)
         return self._library_screen(request, Seen())._replace(upload=None)
@@ -97,7 +101,7 @@ class Actions(TurnActions):
             try:
                 self._library.add(path, owner=owner_of(request))
             except EXPECTED as error:
-                say(error)
+                say(error, self._words(request))
         return self._library_screen(request, Seen())
 
     @said
@@ -111,13 +115,6 @@ class Actions(TurnActions):
         words = self._words(request)
         shown = self._sources(turns[-1] if turns else None, request)
         return screen._replace(transcript=transcript.messages(turns, words), sources=shown)
-
-    def _tell(self, document: DocumentView) -> None:
-        name = escape(document.name)
-        if document.duplicate:
-            gr.Info(f"{name} is in the library already.")
-        elif document.state == "refused":
-            gr.Warning(f"{name} was refused. {escape(document.reason or '')}")
 
     # The clock -----------------------------------------------------------------------------
 
@@ -145,6 +142,15 @@ class Actions(TurnActions):
     def unload(self, request: gr.Request) -> None:
         """The tab is gone."""
         self._tabs.forget(request.session_hash, owner_of(request))
+
+
+def _tell(document: DocumentView, words: Words) -> None:
+    name = escape(document.name)
+    if document.duplicate:
+        gr.Info(words("already_there", name=name))
+    elif document.state == "refused":
+        reason = escape(translated(document.reason or "", words))
+        gr.Warning(words("was_refused", name=name, reason=reason))
 
 
 def _discard(path: Path) -> None:

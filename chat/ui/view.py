@@ -86,7 +86,7 @@ class View:
         """
         words, owner = words_for(request), owner_of(request)
         documents = self._library.documents(owner)
-        panel = documents_panel(documents)
+        panel = documents_panel(documents, words)
         memory = memory_bar(self._engine.memory(), self._engine.device_kind, words)
         is_empty = not documents
         choices = settings.choices(documents)
