@@ -62,8 +62,10 @@ def backup(data_dir: Path, target: Path) -> Contents:
         raise BackupFailed(f"There is nothing to back up in {data_dir}: it holds no database.")
     if target.exists():
         raise BackupFailed(f"{target} exists already. Give another name, or move it away.")
-    unfinished = tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=data_dir)
-    with _explained(target), unfinished as folder:
+    with (
+        _explained(target),
+        tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=data_dir) as folder,
+    ):
         taken = Path(folder)
         missing = _take(data_dir, taken)
         _write(taken, missing, target)

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app import main
 from host.client import Client
 from tests.host.serving import Served, serving
 
@@ -146,6 +147,36 @@ def test_adding_reports_good_and_bad_files_through_the_server(served, run, tmp_p
     assert done.returncode == 1
     assert "indexed  good.txt  (1 page, 1 passage)" in done.stdout
     assert "refused  empty.txt: The file is empty" in done.stdout
+
+
+def test_a_backup_of_a_running_server_is_made_and_is_not_restored_over_it(
+    with_note, tmp_path, capsys
+):
+    archive = str(tmp_path / "backup.zip")
+    here, elsewhere = ["--data-dir", str(with_note.data_dir)], ["--data-dir", str(tmp_path / "new")]
+    assert main(["backup", archive, *here]) == 0
+    assert main(["restore", archive, *here, "--replace"]) == 1
+    assert with_note.address in capsys.readouterr().err
+    assert main(["restore", archive, *elsewhere]) == 0
+    capsys.readouterr()
+    assert main(["documents", *elsewhere]) == 0
+    assert "pages.md" in capsys.readouterr().out
+
+
+def test_a_server_that_stood_still_for_a_while_goes_on_with_its_answer(with_note):
+    with Client(with_note.info) as client:
+        events = client.ask(QUESTION, options={"max_tokens": 60})
+        session = next(events)["session"]
+        while next(events)["event"] != "delta":
+            pass
+        with_note.process.send_signal(signal.SIGSTOP)  # the nearest to a laptop that sleeps
+        try:
+            time.sleep(1)
+        finally:
+            with_note.process.send_signal(signal.SIGCONT)
+        assert list(events)[-1]["turn"]["state"] == "done"
+        *_, last = client.ask(QUESTION, session=session, options={"max_tokens": 4})
+        assert last["turn"]["state"] == "done"
 
 
 def test_doctor_names_the_server(served, run):
