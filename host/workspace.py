@@ -10,6 +10,7 @@ server (`host.client.Client` has the same methods).
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from threading import Thread
@@ -243,7 +244,8 @@ class Workspace:
         """One turn. Closing the iterator stops it; what was written is saved.
 
         Events: `started` (session, turn), `retrieved` (passages, retrieve_s), `delta` (text) and
-        `finished` (turn: the object of `ask --json`). `options` are fields of AskOptions.
+        `finished` (turn: the object of `ask --json`). `options` are fields of AskOptions; the
+        others are the conversation's own.
         """
         from chat.errors import LibraryEmpty
         from chat.events import Delta, Finished, Retrieved, Started
@@ -254,6 +256,8 @@ class Workspace:
         self.check_embedder()
         if self.library.is_empty(owner):  # said before the model is loaded for nothing
             raise LibraryEmpty
+        if session:
+            how = replace(self.conversations.options(session, owner), **(options or {}))
         turn = self.conversations.ask(question, session_id=session, owner=owner, options=how)
         try:
             for event in turn:

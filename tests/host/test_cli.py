@@ -167,8 +167,8 @@ def test_a_question_to_an_empty_library_says_what_to_do(run, tmp_path):
 
 
 def test_a_conversation_goes_on_in_another_process(run, indexed):
-    options = ["--json", "--max-tokens", "24", "--data-dir", indexed]
-    first = run("ask", QUESTION, *options)
+    options = ["--json", "--data-dir", indexed]
+    first = run("ask", QUESTION, "--max-tokens", "24", *options)
     assert first.returncode == 0, first.stderr
     turn = json.loads(first.stdout)
     assert turn["question"] == QUESTION
@@ -182,6 +182,7 @@ def test_a_conversation_goes_on_in_another_process(run, indexed):
     second = run("ask", "And for two tokens?", "--session", turn["session"], *options)
     assert second.returncode == 0, second.stderr
     stats = json.loads(second.stdout)["stats"]
+    assert stats["generated_tokens"] <= 24  # the conversation keeps what it was asked with
     history = turn["stats"]["prompt_tokens"] + turn["stats"]["generated_tokens"]
     # Nothing is kept between processes but the static prompt, computed at the start of this one.
     assert stats["cached_tokens"] == stats["static_tokens"] > 0
