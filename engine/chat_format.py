@@ -31,6 +31,7 @@ class ChatFormat:
     """Fragments of one model's chat template.
 
     Attributes:
+        system_text: the system prompt that conversations begin with now.
         stop_tokens: ids that end an answer.
         differences: sentences on where the template itself would render a conversation otherwise.
     """
@@ -58,7 +59,7 @@ class ChatFormat:
         self._variables = dict(variables)
         names = sorted(tokenizer.special, key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, names)) or r"(?!)")
-        self._system = ""
+        self.system_text = ""
         self._static: list[int] = []
         self._has_system_role = True
         self._derive()
@@ -70,7 +71,7 @@ class ChatFormat:
 
     def system(self, text: str) -> list[int]:
         """Set the system prompt; returns the static part, which every conversation starts with."""
-        self._system = text
+        self.system_text = text
         if self._has_system_role:
             whole = self._head + text + self._middle
         else:
@@ -118,9 +119,11 @@ class ChatFormat:
         return self._tokenizer.encode(text)
 
     def count(self, text: str) -> int:
+        """How many tokens a text has."""
         return len(self._tokenizer.encode(text))
 
     def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, without control tokens."""
         return self._tokenizer.decode(tokens)
 
     # -- taking the template apart -----------------------------------------------------------
@@ -160,12 +163,15 @@ class ChatFormat:
             match = self._special.search(between)
             cut = match.end() if match else 0
             self._end, self._opening = between[:cut], between[cut:]
+        match = self._special.match(self._opening)
+        if not self._end and match:  # the template leaves the last answer open
+            self._end, self._opening = match[0], self._opening[match.end() :]
         self._first_render, self._second_render = first, second
 
     def _whole_opening(self) -> str:
         if self._has_system_role:
-            return self._head + self._system + self._middle
-        return self._head + (self._system + "\n\n" if self._system else "")
+            return self._head + self.system_text + self._middle
+        return self._head + (self.system_text + "\n\n" if self.system_text else "")
 
     def _compare(self) -> Iterable[str]:
         """Where appending differs from the template's own rendering of the same messages."""
@@ -173,6 +179,11 @@ class ChatFormat:
             yield (
                 "The template has no system role: the system prompt stands at the start of the "
                 "first message."
+            )
+        if not self._special.search(self._opening + self._prompt):
+            yield (
+                "The template marks turns by plain text only, so a text that holds the same marks "
+                "can look like a turn."
             )
         ours = self._first_render + _A + self._end + self._opening + _U2 + self._prompt
         if ours != self._second_render:

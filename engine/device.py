@@ -51,7 +51,8 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
         return _DTYPES[name]
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
-    native = bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    built_in = hasattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported")
+    native = built_in and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     return torch.bfloat16 if native else torch.float32
 
 

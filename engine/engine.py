@@ -16,6 +16,7 @@ from engine.errors import (
     EngineError,
     SessionBusy,
     SessionClosed,
+    UnknownToken,
 )
 from engine.generation import Generation
 from engine.kv.cache import KVCache, PageKind
@@ -23,7 +24,7 @@ from engine.kv.prefix import PrefixStats
 from engine.kv.session import Session
 from engine.loading import load
 from engine.loop import Loop
-from engine.request import EXACT_TOKENS, Request
+from engine.request import Request
 from engine.runner import Runner
 from engine.sampling import Sampler, Sampling
 from engine.scheduler import Scheduler
@@ -86,14 +87,13 @@ class Engine:
 
     @property
     def context_tokens(self) -> int:
-        """Tokens that one session can hold: the model's context, or less if the pool is smaller."""
-        # One page is left out: the static prompt's partial page, which no session shares.
-        in_pool = (self._pool.pages - 1) * self.config.page_size
-        return min(self._model.config.context_tokens, in_pool)
+        """Tokens that a conversation can hold: the model's context, or less in a small pool."""
+        with self._lock:
+            return self._limit(self._cache.static.tokens)
 
     @property
     def device_kind(self) -> str:
-        """ "cpu" or "cuda"."""
+        """Where the model runs: `cpu` or `cuda`."""
         return self._model.device.type
 
     @property
@@ -111,19 +111,27 @@ class Engine:
         Raises:
             ContextTooLong: it leaves no room for a question.
         """
-        tokens = self.format.system(text)
-        static = Session(owner=None, tokens=tokens)
-        with self._lock:
-            self._cache.unpin_static()
-            self._cache.add(static)
+        before = self.format.system_text
+        static = Session(owner=None, tokens=self.format.system(text))
         try:
-            self.generate(static, (), Sampling(max_tokens=0)).result()
+            if len(static.tokens) >= self.context_tokens:
+                raise ContextTooLong(len(static.tokens) + 1, self.context_tokens)
+            with self._lock:
+                self._cache.add(static)
+            while not self._pin(static):  # others may take an idle session's pages in between
+                self.generate(static, (), Sampling(max_tokens=0)).result()
         except EngineError:
+            self.format.system(before)
             self.close(static)
             raise
+
+    def _pin(self, static: Session) -> bool:
         with self._lock:
+            if static.pending_tokens:
+                return False
             self._cache.pin_static(static)
-            self.static_tokens = tuple(tokens)
+            self.static_tokens = tuple(static.tokens)
+            return True
 
     def open(self, tokens: Sequence[int] = (), owner: str = "local") -> Session:
         """Begin a session.
@@ -136,12 +144,15 @@ class Engine:
 
         Raises:
             ContextTooLong: there are more tokens than a session can hold.
+            UnknownToken: an id is not in the model's vocabulary.
         """
         session = Session(owner=owner, tokens=list(tokens or self.static_tokens))
-        if len(session.tokens) >= self.context_tokens:
-            raise ContextTooLong(len(session.tokens) + 1, self.context_tokens)
+        self._check_vocabulary(session.tokens)
         with self._lock:
-            session.last_used = self._loop.steps
+            limit = self._limit(session.tokens)
+            if len(session.tokens) > limit:
+                raise ContextTooLong(len(session.tokens), limit)
+            session.last_used = self._loop.clock
             self._cache.add(session)
         return session
 
@@ -150,7 +161,6 @@ class Engine:
 
         Raises:
             SessionBusy, SessionClosed: it is answering, or was closed.
-            OutOfPages: there is no page for the copy.
         """
         with self._lock:
             _check_idle(session)
@@ -211,18 +221,19 @@ class Engine:
         Raises:
             SessionBusy, SessionClosed: it is answering, or was closed.
             ContextTooLong: it does not fit with its last batch padded.
+            QueueFull, EngineStopped: it cannot begin now; the session keeps its KV.
             EngineError: the computation failed.
         """
         with self._lock:
             _check_idle(session)
-            padded = -(-len(session.tokens) // EXACT_TOKENS) * EXACT_TOKENS
-            if padded > (self._pool.pages - len(self._cache.static.pages)) * self.config.page_size:
-                raise ContextTooLong(padded, self.context_tokens)
             if not session.tokens:
                 return 0
-            self._cache.drop(session)
             request = self._request(session, Sampling(), len(session.tokens), 0, exact=True)
+            own_pages = self._pool.pages - len(self._cache.static.pages)
+            if request.padded_tokens > own_pages * self.config.page_size:
+                raise ContextTooLong(request.padded_tokens, own_pages * self.config.page_size)
             self._loop.submit(request)
+            self._cache.drop(session)
         return request.generation.result().stats.computed_tokens
 
     # -- answers -----------------------------------------------------------------------------
@@ -241,17 +252,19 @@ class Engine:
             sampling: see `Sampling`. `max_tokens` is cut to what the context holds.
 
         Raises:
-            ContextTooLong, EmptyMessage, QueueFull, SessionBusy, SessionClosed, EngineStopped: at
-                once, with the session unchanged.
+            ContextTooLong, EmptyMessage, UnknownToken, QueueFull, SessionBusy, SessionClosed,
+                EngineStopped: at once, with the session unchanged.
         """
+        self._check_vocabulary(new_tokens)
         with self._lock:
             _check_idle(session)
             prompt = len(session.tokens) + len(new_tokens)
             if not prompt:
                 raise EmptyMessage
-            room = self.context_tokens - prompt
+            limit = self._limit([*session.tokens, *new_tokens])
+            room = limit - prompt
             if room < min(sampling.max_tokens, 1):
-                raise ContextTooLong(prompt + 1, self.context_tokens)
+                raise ContextTooLong(prompt + 1, limit)
             request = self._request(session, sampling, prompt, min(sampling.max_tokens, room))
             self._loop.submit(request)
             session.tokens += new_tokens
@@ -267,22 +280,33 @@ class Engine:
         max_tokens: int,
         exact: bool = False,
     ) -> Request:
-        def cancel() -> None:
+        def cancel() -> (
+            None
+        ):  # seen before the next step: the loop does not sleep while there is one
             request.cancelled = True
-            self._loop.wake()
 
         request = Request(
             session=session,
             sampler=Sampler(sampling),
             text=AnswerText(self._tokenizer, sampling.stop),
-            generation=Generation(cancel),
+            generation=Generation(cancel, lambda: not self._loop.is_current_thread),
             prompt_tokens=prompt,
             max_tokens=max_tokens,
             exact=exact,
-            kept_tokens=session.kv_tokens,
+            kept_tokens=0 if exact else session.kv_tokens,
             device_bytes_before=device_bytes(self._model.device),
         )
         return request
+
+    def _limit(self, tokens: list[int]) -> int:
+        """How many tokens a session that begins with these can hold. Needs the lock."""
+        return min(self._model.config.context_tokens, self._cache.capacity_tokens(tokens))
+
+    def _check_vocabulary(self, tokens: Sequence[int]) -> None:
+        size = self._model.config.vocabulary
+        for token in tokens:
+            if not 0 <= token < size:
+                raise UnknownToken(token, size)
 
     # -- numbers -----------------------------------------------------------------------------
 

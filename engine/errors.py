@@ -55,6 +55,14 @@ class ContextTooLong(EngineError):
         )
 
 
+class UnknownToken(EngineError):
+    def __init__(self, token: int, vocabulary: int) -> None:
+        super().__init__(
+            f"Token {token} is not in the model's vocabulary of {vocabulary:,}: "
+            "these tokens belong to another model."
+        )
+
+
 class QueueFull(EngineError):
     def __init__(self, waiting: int) -> None:
         super().__init__(

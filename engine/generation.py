@@ -36,9 +36,17 @@ class Generation:
     is iterated or its result is asked for.
     """
 
-    def __init__(self, on_cancel: Callable[[], None]) -> None:
+    def __init__(
+        self, on_cancel: Callable[[], None], may_wait: Callable[[], bool] = lambda: True
+    ) -> None:
+        """
+        Args:
+            on_cancel: called by `cancel`; takes no lock, since finalisers call it too.
+            may_wait: False on the engine's own thread, which would wait for itself.
+        """
         self._pieces: SimpleQueue[str | None] = SimpleQueue()
         self._on_cancel = on_cancel
+        self._may_wait = may_wait
         self._done = threading.Event()
         self._result: GenerationResult | None = None
         self._error: EngineError | None = None
@@ -61,6 +69,7 @@ class Generation:
 
     @property
     def done(self) -> bool:
+        """Whether it has ended, in whatever way."""
         return self._done.is_set()
 
     def result(self, timeout_s: float | None = None) -> GenerationResult:
@@ -69,7 +78,10 @@ class Generation:
         Raises:
             EngineError: the request failed.
             TimeoutError: it is not finished after `timeout_s`.
+            RuntimeError: it is not finished, and this is the engine's own thread.
         """
+        if not self._done.is_set() and not self._may_wait():
+            raise RuntimeError("the engine's thread cannot wait for an answer of its own")
         if not self._done.wait(timeout_s):
             raise TimeoutError(f"the answer is not finished after {timeout_s} s")
         if self._error is not None:

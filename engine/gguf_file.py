@@ -16,6 +16,9 @@ from safetensors.torch import save_file
 from engine.errors import UnsupportedArchitecture, WeightsUnusable
 from engine.model_config import FACTORS, SUPPORTED
 
+CONVERTER_VERSION = 2
+"""Raised with every change of what is written: older folders are then made again."""
+
 _EXACT_BELOW_PARAMETERS = 1_000_000_000
 _SHARD_BYTES = 2**30
 
@@ -113,6 +116,10 @@ def _config(reader: Any) -> dict[str, Any]:
     tensors = {tensor.name: tensor for tensor in reader.tensors}
     if "token_embd.weight" not in tensors:
         raise WeightsUnusable("The GGUF file lacks the tensor token_embd.weight.")
+    head_dim_keys = ("attention.key_length", "rope.dimension_count")
+    dims = {fields[f"{arch}.{key}"] for key in head_dim_keys if f"{arch}.{key}" in fields}
+    if len(dims) > 1:
+        raise WeightsUnusable("Rotating only a part of each head is not supported.")
     heads, hidden = int(need("attention.head_count")), int(need("embedding_length"))
     rope: dict[str, Any] = {"rope_type": "default", "rope_theta": may("rope.freq_base", 1e4)}
     if may("rope.scaling.type", "none") not in ("none", "", "linear"):
@@ -142,6 +149,7 @@ def _config(reader: Any) -> dict[str, Any]:
         "sliding_window": may("attention.sliding_window", None),
         "tie_word_embeddings": "output.weight" not in tensors,
         "attention_bias": arch == "llama" and "blk.0.attn_q.bias" in tensors,
+        "mlp_bias": "blk.0.ffn_up.bias" in tensors,
         "eos_token_id": fields.get("tokenizer.ggml.eos_token_id"),
     }
 

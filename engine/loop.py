@@ -12,10 +12,10 @@ from collections.abc import Set
 import torch
 
 from engine.device import device_bytes
-from engine.errors import EngineError, EngineStopped, StepFailed
+from engine.errors import ContextTooLong, EngineError, EngineStopped, StepFailed
 from engine.generation import FinishReason
 from engine.kv.cache import KVCache
-from engine.request import Request
+from engine.request import EXACT_TOKENS, Request
 from engine.runner import Runner
 from engine.scheduler import Scheduler, Work
 
@@ -27,7 +27,7 @@ class Loop:
 
     Attributes:
         lock: guards the cache, the scheduler and every session.
-        steps: requests' shares of steps so far; the clock that tells which session was used last.
+        clock: ticks with each request's share of a step; tells which session was used last.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Loop:
         page_bytes: int,
     ) -> None:
         self.lock = threading.Lock()
-        self.steps = 0
+        self.clock = 0
         self._runner = runner
         self._scheduler = scheduler
         self._cache = cache
@@ -67,12 +67,13 @@ class Loop:
         request.session.busy = True
         self._something_to_do.notify()
 
-    def wake(self) -> None:
-        """Look at the requests again, since one was cancelled."""
-        with self.lock:
-            self._something_to_do.notify()
+    @property
+    def is_current_thread(self) -> bool:
+        """Whether the caller runs on the loop's own thread (a finaliser may), and must not wait."""
+        return threading.current_thread() is self._thread
 
     def shutdown(self) -> None:
+        """End every request with `EngineStopped`, then the thread."""
         with self.lock:
             self._stopping = True
             self._something_to_do.notify()
@@ -81,23 +82,41 @@ class Loop:
     # -- the thread --------------------------------------------------------------------------
 
     def _run(self) -> None:
-        torch.set_num_threads(self._threads)
-        while True:
+        try:
+            torch.set_num_threads(self._threads)
+            while (plan := self._next_plan()) is not None:
+                if plan:
+                    self._step(plan)
+        except BaseException:
+            log.exception("the engine's loop ended by a fault of its own")
+            raise
+        finally:  # nobody is left waiting, and nobody begins to
             with self.lock:
-                while not self._scheduler.busy and not self._stopping:
-                    self._something_to_do.wait()
-                if self._stopping:
-                    self._end_all(EngineStopped())
-                    return
-                try:
-                    self._end_cancelled()
-                    plan = self._scheduler.plan()
-                except Exception as error:  # a fault of ours: say so, and go on with new requests
-                    log.exception("planning a step failed")
-                    self._end_all(_as_engine_error(error))
-                    continue
-            if plan:
-                self._step(plan)
+                self._stopping = True
+                for request in self._scheduler.requests:
+                    self._end(request, EngineStopped())
+
+    def _next_plan(self) -> list[Work] | None:
+        """Wait until there is something to do, and plan it; None when the loop is to stop."""
+        with self.lock:
+            while not self._scheduler.busy and not self._stopping:
+                self._something_to_do.wait()
+            if self._stopping:
+                return None
+            for request in self._scheduler.requests:
+                if request.cancelled:
+                    self._end(request, "cancelled")
+            try:
+                plan = self._scheduler.plan()
+            except Exception as error:  # a fault of ours: say so, and go on with new requests
+                log.exception("planning a step failed")
+                for request in self._scheduler.requests:
+                    self._end(request, _as_engine_error(error))
+                return []
+            for request in self._scheduler.take_hopeless():
+                capacity = self._cache.capacity_tokens(request.session.tokens)
+                self._end(request, ContextTooLong(request.padded_tokens + 1, capacity))
+            return plan
 
     def _step(self, plan: list[Work]) -> None:
         started = time.perf_counter()
@@ -110,8 +129,12 @@ class Loop:
                 log.exception("a request failed")
                 with self.lock:
                     self._end(work.request, _as_engine_error(error))
-        elapsed = time.perf_counter() - started
-        self._scheduler.budget.record(sum(work.tokens for work in plan), elapsed)
+        if self._device.type == "cuda":  # a step that samples nothing has waited for nothing yet
+            torch.cuda.synchronize(self._device)
+        if any(work.tokens > 1 for work in plan):
+            exact = plan[0].request.exact
+            rows = EXACT_TOKENS if exact else sum(work.tokens for work in plan)
+            self._scheduler.budget.record(rows, time.perf_counter() - started)
 
     def _compute(self, plan: list[Work]) -> list[tuple[Work, torch.Tensor | Exception]]:
         """Logits for each piece of work; when the batch fails, each runs alone to find whose fault.
@@ -138,8 +161,9 @@ class Loop:
         reason: FinishReason | None = None
         with self.lock:
             self._cache.advance(session, work.tokens)
-            self.steps += 1
-            session.last_used = self.steps
+            self.clock += 1
+            session.last_used = self.clock
+            request.note_progress()
             request.note_memory(device_bytes(self._device))
             if samples:
                 request.note_first_token()
@@ -154,28 +178,24 @@ class Loop:
             if reason is not None:
                 self._end(request, reason)
 
-    # -- ends; all need the lock -------------------------------------------------------------
-
-    def _end_cancelled(self) -> None:
-        for request in self._scheduler.requests:
-            if request.cancelled:
-                self._end(request, "cancelled")
-
-    def _end_all(self, error: EngineError) -> None:
-        for request in self._scheduler.requests:
-            self._end(request, error)
-
     def _end(self, request: Request, outcome: FinishReason | EngineError) -> None:
-        """End a request; its session is idle again, with what it has."""
-        self._scheduler.remove(request)
-        self._cache.trim(request.session)
-        request.session.busy = False
-        if isinstance(outcome, EngineError):
-            request.generation.fail(outcome)
-            return
-        request.generation.push(request.text.flush())
-        after = device_bytes(self._device)
-        request.generation.finish(request.result(outcome, self._page_bytes, after))
+        """End a request; its session is idle again, with what it has. Needs the lock.
+
+        Whatever goes wrong in here, whoever waits for the request is told.
+        """
+        try:
+            self._scheduler.remove(request)
+            self._cache.trim(request.session)
+            request.session.busy = False
+            if not isinstance(outcome, EngineError):
+                request.generation.push(request.text.flush())
+                after = device_bytes(self._device)
+                request.generation.finish(request.result(outcome, self._page_bytes, after))
+                return
+        except Exception as error:
+            log.exception("ending a request failed")
+            outcome = _as_engine_error(error)
+        request.generation.fail(outcome)
 
 
 def _as_engine_error(error: Exception) -> EngineError:

@@ -54,6 +54,14 @@ class Rope:
 
 @dataclass(frozen=True)
 class ModelConfig:
+    """The sizes and switches of a decoder.
+
+    Attributes:
+        heads: query heads; `kv_heads` of them share keys and values in groups.
+        qk_norm: RMS norms over head_dim on queries and keys before rotation (Qwen3).
+        sliding_window: keys that a row sees, its own included; None means all.
+    """
+
     architecture: str
     layers: int
     hidden: int
@@ -73,11 +81,6 @@ class ModelConfig:
     sliding_window: int | None
 
     @property
-    def group(self) -> int:
-        """Query heads that share one KV head."""
-        return self.heads // self.kv_heads
-
-    @property
     def kv_values_per_token(self) -> int:
         """Numbers that one token keeps: keys and values of every layer."""
         return 2 * self.layers * self.kv_heads * self.head_dim
@@ -90,6 +93,13 @@ class ModelConfig:
             UnsupportedArchitecture: not one of `SUPPORTED`.
             WeightsUnusable: a field is missing or contradicts another.
         """
+        quantised = data.get("quantization_config")
+        if quantised:
+            method = quantised.get("quant_method", "unknown")
+            raise WeightsUnusable(
+                f"The model's weights are quantised ({method}), which is not supported: "
+                "take its 16-bit version, or a GGUF file."
+            )
         name = (data.get("architectures") or [data.get("model_type") or "unknown"])[0]
         if name not in SUPPORTED:
             raise UnsupportedArchitecture(str(name), SUPPORTED)

@@ -24,6 +24,7 @@ class Request:
         prompt_tokens: tokens of the session before the first generated one.
         answer: ids generated so far; they are in `session.tokens` too.
         cached_tokens: of the prompt, found with KV when the request was first scheduled.
+        reached_tokens: of the prompt, how far its KV has ever come.
         kept_tokens: with KV when the request came.
         exact: recompute in the exact mode; samples nothing.
         cancelled: set by any thread, seen at the next step.
@@ -40,7 +41,8 @@ class Request:
     kept_tokens: int = 0
     arrival: int = field(default_factory=lambda: next(_arrivals))
     answer: list[int] = field(default_factory=list)
-    cached_tokens: int | None = None
+    cached_tokens: int = 0
+    reached_tokens: int = 0
     static_tokens: int = 0
     cancelled: bool = False
     device_bytes_peak: int = 0
@@ -48,12 +50,22 @@ class Request:
     scheduled_s: float | None = None
     first_token_s: float | None = None
 
+    @property
+    def padded_tokens(self) -> int:
+        """Positions that the prompt needs: in the exact mode, whole batches."""
+        tokens = len(self.session.tokens)
+        return -(-tokens // EXACT_TOKENS) * EXACT_TOKENS if self.exact else tokens
+
     def mark_scheduled(self) -> None:
-        """Note when the request first ran and what it found; later preemptions don't count."""
-        if self.scheduled_s is None:
-            self.scheduled_s = time.perf_counter()
-            self.cached_tokens = self.session.kv_tokens
-            self.static_tokens = self.session.static_tokens
+        """Note that the request runs for the first time, and what it found."""
+        self.scheduled_s = time.perf_counter()
+        self.cached_tokens = self.reached_tokens = self.session.kv_tokens
+        self.static_tokens = self.session.static_tokens
+
+    def note_progress(self) -> None:
+        """A step has computed some of the session's tokens."""
+        reached = min(self.session.kv_tokens, self.prompt_tokens)
+        self.reached_tokens = max(self.reached_tokens, reached)
 
     def note_first_token(self) -> None:
         if self.first_token_s is None:
@@ -65,22 +77,22 @@ class Request:
     def result(
         self, reason: FinishReason, page_bytes: int, device_bytes_after: int
     ) -> GenerationResult:
+        """What became of the request, measured up to now."""
         now = time.perf_counter()
         scheduled = self.scheduled_s if self.scheduled_s is not None else now
-        first = self.first_token_s if self.first_token_s is not None else now
-        cached = self.cached_tokens or 0
-        decode_s = now - first
+        first = self.first_token_s
+        decode_s = now - first if first is not None else 0.0
         later = len(self.answer) - 1
         stats = EngineStats(
             queue_s=scheduled - self.submitted_s,
-            prefill_s=first - scheduled,
-            ttft_s=first - self.submitted_s,
+            prefill_s=(now if first is None else first) - scheduled,
+            ttft_s=0.0 if first is None else first - self.submitted_s,
             decode_s=decode_s,
             total_s=now - self.submitted_s,
-            prompt_tokens=self.prompt_tokens,
-            cached_tokens=cached,
+            prompt_tokens=self.reached_tokens,
+            cached_tokens=self.cached_tokens,
             static_tokens=self.static_tokens,
-            computed_tokens=self.prompt_tokens - cached,
+            computed_tokens=self.reached_tokens - self.cached_tokens,
             generated_tokens=len(self.answer),
             decode_tokens_per_s=later / decode_s if later > 0 and decode_s > 0 else 0.0,
             kv_pages=len(self.session.pages),

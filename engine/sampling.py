@@ -8,12 +8,15 @@ import torch
 from engine.errors import SettingError
 
 
+_GREEDY_BELOW = 1e-5
+
+
 @dataclass(frozen=True)
 class Sampling:
     """How tokens are chosen and when an answer ends.
 
     Attributes:
-        temperature: 0 is greedy.
+        temperature: 0 (and anything below 1e-5) is greedy.
         top_k: keep the k likeliest; 0 keeps all.
         top_p: nucleus sampling (Holtzman et al., 2020): the smallest set with this probability.
         min_p: keep tokens with at least this share of the likeliest one's probability.
@@ -45,6 +48,7 @@ class Sampling:
             (self.repetition_penalty > 0, "repetition_penalty must be positive"),
             (self.max_tokens >= 0, "max_tokens must be 0 or more"),
             (self.seed is None or 0 <= self.seed < 2**63, "seed must lie between 0 and 2**63 - 1"),
+            (not isinstance(self.stop, str), "stop is a tuple of strings, not one string"),
             (all(self.stop), "a stop string must not be empty"),
         )
         for holds, sentence in checks:
@@ -89,9 +93,10 @@ class Sampler:
             logits[seen] = torch.where(
                 values > 0, values / s.repetition_penalty, values * s.repetition_penalty
             )
-        if s.temperature == 0:
+        if s.temperature < _GREEDY_BELOW:
             return int(logits.argmax())
-        probabilities = torch.softmax(logits / s.temperature, dim=-1)
+        # Shifted first: a small temperature must not divide its way to infinity.
+        probabilities = torch.softmax((logits - logits.max()) / s.temperature, dim=-1)
         return self._draw(probabilities)
 
     def _draw(self, probabilities: torch.Tensor) -> int:

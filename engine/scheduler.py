@@ -27,7 +27,7 @@ class StepBudget:
     that was disturbed from outside halves it at most, and the next ones bring it back.
     """
 
-    _LEAST, _MOST = 16, 8192
+    LEAST, MOST = 16, 8192
 
     def __init__(self, target_s: float) -> None:
         self._target_s = target_s
@@ -38,12 +38,17 @@ class StepBudget:
         return int(self._tokens) // 16 * 16
 
     def record(self, tokens: int, seconds: float) -> None:
-        """Learn from a step with prefill (one of a few decodes says nothing of larger ones)."""
-        if tokens < self._LEAST or seconds <= 0:
+        """Learn from a step with prefill.
+
+        Args:
+            tokens: rows of the step.
+            seconds: what it took.
+        """
+        if tokens < self.LEAST or seconds <= 0:
             return
         change = min(max(self._target_s / seconds, 0.5), 1.5)
         if change < 1 or tokens >= self._tokens / 2:
-            self._tokens = min(max(self._tokens * change, self._LEAST), self._MOST)
+            self._tokens = min(max(self._tokens * change, self.LEAST), self.MOST)
 
 
 class Scheduler:
@@ -63,6 +68,7 @@ class Scheduler:
         self.waiting: deque[Request] = deque()
         self._max_running = max_running
         self._max_waiting = max_waiting
+        self._hopeless: list[Request] = []
         self._exact_next = False
 
     @property
@@ -84,6 +90,11 @@ class Scheduler:
             raise QueueFull(len(self.waiting))
         self.waiting.append(request)
 
+    def take_hopeless(self) -> list[Request]:
+        """Requests that ran out of pages while they had the pool for themselves; they have left."""
+        taken, self._hopeless = self._hopeless, []
+        return taken
+
     def remove(self, request: Request) -> None:
         """Forget a request that has ended, wherever it is."""
         request.session.running = False
@@ -95,37 +106,45 @@ class Scheduler:
     def plan(self) -> list[Work]:
         """The next step's work, with the pages for it reserved. Empty only when nothing can run."""
         self._admit()
-        exact = self._plan_exact()
-        if exact is not None:
-            return exact
-        budget = self.budget.tokens
+        plan = self._plan_exact()
+        if plan is None:
+            plan = self._plan_batch()
+        for work in plan:
+            if work.request.scheduled_s is None:
+                work.request.mark_scheduled()
+                if not work.request.kept_tokens and not work.request.exact:
+                    self.cache.count_lookup(work.request.session)
+        return plan
+
+    def _plan_batch(self) -> list[Work]:
         plan: list[Work] = []
+        decodes = sum(r.session.pending_tokens == 1 for r in self.running if not r.exact)
+        budget = max(self.budget.tokens - decodes, StepBudget.LEAST)  # for prefill
         batched = [request for request in self.running if not request.exact]
         for request in sorted(batched, key=lambda r: (r.session.pending_tokens > 1, r.arrival)):
-            decodes = request.session.pending_tokens == 1
-            tokens = 1 if decodes else min(request.session.pending_tokens, budget)
+            pending = request.session.pending_tokens
+            tokens = min(pending, budget) if pending > 1 else 1
             # An earlier reservation may have preempted this one.
             if tokens > 0 and request in self.running and self._reserve(request, tokens):
                 plan.append(Work(request, tokens))
-                budget -= tokens
+                budget -= tokens if pending > 1 else 0
         # A later reservation may have preempted one that had its place in the plan already.
         return [work for work in plan if work.request in self.running]
 
     def _admit(self) -> None:
-        """Let waiting requests run, in order, while their whole prompt finds pages."""
+        """Let waiting requests run, in order, while all running prompts and theirs find pages."""
         while self.waiting and len(self.running) < self._max_running:
             request = self.waiting[0]
             session = request.session
             if not request.exact:
                 self.cache.attach(session)
-            missing = self.cache.missing(session, len(session.tokens))
+            missing = sum(
+                self.cache.missing(r.session, r.padded_tokens) for r in (*self.running, request)
+            )
             if self.running and missing > self.cache.obtainable(session):
                 return
             self.running.append(self.waiting.popleft())
             session.running = True
-            if request.scheduled_s is None and not request.kept_tokens:
-                self.cache.count_lookup(session)
-            request.mark_scheduled()
 
     def _plan_exact(self) -> list[Work] | None:
         """The next 128 tokens of a request in the exact mode, which runs alone.
@@ -150,6 +169,10 @@ class Scheduler:
                 return True
             except OutOfPages:
                 newest = max(self.running, key=lambda r: r.arrival)
+                if self.running == [request]:  # nobody is left to make room
+                    self.remove(request)
+                    self._hopeless.append(request)
+                    return False
                 self._preempt(newest)
                 if newest is request:
                     return False

@@ -8,14 +8,15 @@ class EngineStats:
     """The cost of one request.
 
     `prompt_tokens = cached_tokens + computed_tokens`: everything in the session before the first
-    generated token. `static_tokens` is the part of `cached_tokens` that came from the static
-    prompt. After a preemption the recomputed tokens are not counted again.
+    generated token (of a request that ended before it, as far as it was computed; its `ttft_s` is
+    0). `static_tokens` is the part of `cached_tokens` that came from the static prompt. What is
+    computed again after a preemption is not counted again.
 
     On a CPU the device's memory is the process's resident memory (RSS); the peak is the largest
     value seen at the end of a step.
     """
 
-    queue_s: float  # from submit to the first step that takes this request
+    queue_s: float  # from submit to the first step that works on this request
     prefill_s: float  # from there to the first token
     ttft_s: float  # from submit to the first token: queue_s + prefill_s
     decode_s: float  # from the first token to the last

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 from tokenizers.decoders import DecodeStream
@@ -31,6 +32,7 @@ class Tokenizer:
                 text = token["content"]
                 if (text[0], text[-1]) in {("<", ">"), ("[", "]")}:
                     token["special"] = True
+            _join_segments(data)
             self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(data))
         except Exception as error:
             raise WeightsUnusable(f"{path} is not a usable tokenizer: {error}") from error
@@ -41,7 +43,6 @@ class Tokenizer:
             for token_id, token in self._tokenizer.get_added_tokens_decoder().items()
             if token.special
         }
-        self.vocabulary_size: int = self._tokenizer.get_vocab_size()
 
     def encode(self, text: str) -> list[int]:
         """Tokens of `text`, read as plain text; nothing is added before or after."""
@@ -53,6 +54,18 @@ class Tokenizer:
 
     def stream(self) -> "TextStream":
         return TextStream(self._tokenizer)
+
+
+def _join_segments(data: dict[str, Any]) -> None:
+    """Let a text between control tokens be read as one in the middle of a sequence.
+
+    SentencePiece-like tokenizers put a space before the first piece of a sequence ("first"). Here
+    every text follows a control token, so none is the first.
+    """
+    pre = data.get("pre_tokenizer") or {}
+    for step in pre.get("pretokenizers", [pre]):
+        if step.get("type") == "Metaspace" and step.get("prepend_scheme") == "first":
+            step["prepend_scheme"] = "never"
 
 
 class TextStream:

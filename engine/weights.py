@@ -16,9 +16,11 @@ from filelock import FileLock
 from safetensors import SafetensorError, safe_open
 
 from engine.errors import ModelNotFound, WeightsUnusable
-from engine.gguf_file import convert
+from engine.gguf_file import CONVERTER_VERSION, convert
 
 Progress = Callable[[str], None]
+
+_WEIGHT_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def model_folder(model: str, convert_dir: Path | None, progress: Progress) -> Path:
@@ -62,7 +64,14 @@ def _convert_gguf(file: Path, convert_dir: Path | None, progress: Progress) -> P
     stat = file.stat()
     home = convert_dir or file.parent
     target = home / f"{file.stem}.converted"
-    stamp = json.dumps({"file": file.name, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns})
+    stamp = json.dumps(
+        {
+            "version": CONVERTER_VERSION,
+            "file": file.name,
+            "size": stat.st_size,
+            "mtime_ns": stat.st_mtime_ns,
+        }
+    )
     stamp_file = target / "converted-from.json"
     part = home / f"{file.stem}.converting"
     if stamp_file.is_file() and stamp_file.read_text() == stamp:
@@ -81,7 +90,7 @@ def _convert_gguf(file: Path, convert_dir: Path | None, progress: Progress) -> P
                 part.replace(target)
             finally:
                 shutil.rmtree(part, ignore_errors=True)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:  # safetensors' own name for a full disk
         raise WeightsUnusable(f"{file} could not be converted to {target}: {error}") from error
     return target
 
@@ -179,6 +188,11 @@ class Tensors:
         if name not in self._home:
             raise WeightsUnusable(f"The model's files lack the tensor {name}.")
         tensor: torch.Tensor = self._home[name].get_tensor(name)
+        if tensor.dtype not in _WEIGHT_DTYPES:
+            raise WeightsUnusable(
+                f"The tensor {name} holds {tensor.dtype}, which needs scales that are not read: "
+                "take the model's 16-bit version, or a GGUF file."
+            )
         if tuple(tensor.shape) != shape:
             raise WeightsUnusable(
                 f"The tensor {name} is {tuple(tensor.shape)}; the configuration says {shape}."

@@ -7,6 +7,7 @@ scheduler send a running request back to the queue.
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from engine.errors import OutOfPages
@@ -18,6 +19,8 @@ PageKind = Literal["static", "active", "idle", "cached", "free"]
 
 
 class PageCounts(NamedTuple):
+    """Pages by what they are used for; all but the total add up to it."""
+
     total: int
     static: int
     sessions: int
@@ -46,11 +49,12 @@ class KVCache:
             total_pages: of the pool.
             page_size: token positions in a page.
             copy_page: copies a page's content, (source, target).
-            salt: what KV depends on besides tokens (see `PrefixCache`).
+            salt: what KV depends on besides tokens (see `PrefixCache.root`).
             caching: whether pages are found by content; if not, only the static prompt is shared.
         """
         self.page_size = page_size
-        self.prefix = PrefixCache(*salt)
+        self.prefix = PrefixCache()
+        self._root = self.prefix.root(*salt)
         self.pages = PageAllocator(total_pages, self.prefix)
         self.static = Session(owner=None)
         self._sessions: set[Session] = set()
@@ -61,6 +65,7 @@ class KVCache:
     # -- sessions come and go ----------------------------------------------------------------
 
     def add(self, session: Session) -> None:
+        """Take a session in; it holds no page yet."""
         self._sessions.add(session)
 
     def close(self, session: Session, forget: bool = False) -> None:
@@ -137,7 +142,7 @@ class KVCache:
         """The KV of the next `tokens` tokens is written; pages that are full now are published."""
         session.kv_tokens += tokens
         for index in range(len(session.nodes), session.kv_tokens // self.page_size):
-            parent = session.nodes[-1] if session.nodes else self.prefix.root
+            parent = session.nodes[-1] if session.nodes else self._root
             content = session.tokens[index * self.page_size : (index + 1) * self.page_size]
             page = session.pages[index]
             if self._caching or session.owner is None:
@@ -175,24 +180,25 @@ class KVCache:
     def fork(self, parent: Session) -> Session:
         """A session with the same tokens: full pages are shared, the partial one is copied.
 
-        Raises:
-            OutOfPages: there is no page for the copy; nothing has changed.
+        Where there is no page for the copy, its few tokens are computed again instead.
         """
         full, rest = divmod(parent.kv_tokens, self.page_size)
-        copied = self._obtain(1, parent) if rest else []
         self.pages.retain(parent.pages[:full])
-        if rest:
-            self._copy_page(parent.pages[full], copied[0])
         child = Session(
             owner=parent.owner,
             tokens=list(parent.tokens),
-            pages=parent.pages[:full] + copied,
-            kv_tokens=parent.kv_tokens,
+            pages=parent.pages[:full],
+            kv_tokens=full * self.page_size,
             nodes=parent.nodes[:full],
-            static_tokens=parent.static_tokens,
             last_used=parent.last_used,
         )
         self.add(child)
+        if rest:
+            with suppress(OutOfPages):
+                child.pages += self._obtain(1, parent)
+                self._copy_page(parent.pages[full], child.pages[full])
+                child.kv_tokens += rest
+        child.static_tokens = min(parent.static_tokens, child.kv_tokens)
         return child
 
     # -- numbers -----------------------------------------------------------------------------
@@ -200,6 +206,12 @@ class KVCache:
     def missing(self, session: Session, tokens: int) -> int:
         """Pages that a session still needs to cover `tokens` positions."""
         return max(self._pages_for(tokens) - len(session.pages), 0)
+
+    def capacity_tokens(self, tokens: list[int]) -> int:
+        """How many tokens a sequence that begins so can hold when every other session gives way."""
+        shared = _common_prefix(tokens, self.static.tokens) // self.page_size
+        own = self.pages.total - len(self.static.pages) + min(shared, len(self.static.nodes))
+        return own * self.page_size
 
     def obtainable(self, for_session: Session) -> int:
         """Pages that a session could have now: available ones, and those only idle others hold."""
@@ -248,6 +260,7 @@ class KVCache:
                 raise RuntimeError(f"{session} has KV for tokens that it does not have")
             if len(session.nodes) != full:
                 raise RuntimeError(f"{session} has {len(session.nodes)} nodes, not {full}")
+            self._check_nodes(session)
             if rest and session.pages[full] in self.prefix:
                 raise RuntimeError(f"{session} will write to a page that is published")
             if rest and self.pages.holders(session.pages[full]) != 1:
@@ -262,13 +275,26 @@ class KVCache:
 
     # -- inside ------------------------------------------------------------------------------
 
+    def _check_nodes(self, session: Session) -> None:
+        """A session's full pages stand in the tree where their tokens and its owner lead."""
+        parent = self._root
+        for index, node in enumerate(session.nodes):
+            content = session.tokens[index * self.page_size : (index + 1) * self.page_size]
+            if node.parent is not parent or node.step[1] != tuple(content):
+                raise RuntimeError(f"page {index} of {session} stands for other tokens")
+            if node.step[0] not in (None, session.owner):
+                raise RuntimeError(f"page {index} of {session} belongs to another owner")
+            if self._caching and session.pages[index] not in node.pages:
+                raise RuntimeError(f"page {index} of {session} is full and cannot be found")
+            parent = node
+
     def _pages_for(self, tokens: int) -> int:
         return -(-tokens // self.page_size)
 
     def _find(self, session: Session) -> list[Node]:
         """Nodes of the full pages that follow the session's own and can be shared."""
         nodes: list[Node] = []
-        parent = session.nodes[-1] if session.nodes else self.prefix.root
+        parent = session.nodes[-1] if session.nodes else self._root
         for index in range(len(session.nodes), (len(session.tokens) - 1) // self.page_size):
             content = session.tokens[index * self.page_size : (index + 1) * self.page_size]
             node = self.prefix.find(parent, content, session.owner)
@@ -316,8 +342,8 @@ class KVCache:
 
     def _forget(self, owner: str | None) -> None:
         """Discard what is cached for an owner; what sessions hold stays."""
-        for node in list(self.prefix.root.below()):
-            if node is not self.prefix.root and node.step[0] == owner:
+        for node in list(self.prefix.nodes):
+            if node.step[0] == owner:
                 for page in list(node.pages):
                     if not self.pages.holders(page):
                         self.pages.discard(page)

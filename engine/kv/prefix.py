@@ -4,7 +4,7 @@ Full pages form a tree: a node is reached from its parent by the tokens of one p
 stands for exactly one sequence of tokens from the beginning on. It is a chain of hashes with an
 exact check: a dictionary hashes the tokens to narrow, and compares them to decide.
 
-    root(model, dtype, KV format)
+    root(model, dtype, format)
      └─ static page ─ static page          found by every owner
          ├─ ("ann", page) ─ page ─ page    found by ann only
          └─ ("ben", page)                  found by ben only
@@ -40,10 +40,12 @@ class Node:
         return self.step[0] is None
 
     def below(self) -> Iterator["Node"]:
-        """This node and all its descendants."""
-        yield self
-        for child in list(self.children.values()):
-            yield from child.below()
+        """This node and all its descendants, a parent before its children."""
+        waiting = [self]  # no recursion: a long context is a deep tree
+        while waiting:
+            node = waiting.pop()
+            waiting += node.children.values()
+            yield node
 
 
 @dataclass(frozen=True)
@@ -67,15 +69,19 @@ class PrefixCache:
     It holds no page: whoever reuses a page must `forget` it first.
     """
 
-    def __init__(self, *salt: Hashable) -> None:
-        """
-        Args:
-            salt: what KV depends on besides tokens: model, dtype, KV format. Nodes of caches with
-                other salts are never mixed; `root` says which this is.
-        """
-        self.salt = salt
-        self.root = Node(None, (None, ()))
+    def __init__(self) -> None:
+        self._roots: dict[Hashable, Node] = {}
         self._home: dict[int, Node] = {}
+
+    def root(self, *salt: Hashable) -> Node:
+        """Where sequences begin whose KV depends, besides tokens, on this: model, dtype, format."""
+        return self._roots.setdefault(salt, Node(None, (None, ())))
+
+    @property
+    def nodes(self) -> Iterator[Node]:
+        """Every node but the roots."""
+        for root in self._roots.values():
+            yield from (node for node in root.below() if node is not root)
 
     def __contains__(self, page: int) -> bool:
         return page in self._home
@@ -119,9 +125,8 @@ class PrefixCache:
         Raises:
             RuntimeError: names what does not hold.
         """
-        seen = [page for node in self.root.below() for page in node.pages]
+        seen = [page for node in self.nodes for page in node.pages]
         if sorted(seen) != sorted(self._home):
             raise RuntimeError("the prefix tree and its index of pages differ")
-        for node in self.root.below():
-            if node is not self.root and not node.pages and not node.children:
-                raise RuntimeError("the prefix tree holds a node that leads nowhere")
+        if any(not node.pages and not node.children for node in self.nodes):
+            raise RuntimeError("the prefix tree holds a node that leads nowhere")

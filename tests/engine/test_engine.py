@@ -352,11 +352,14 @@ def test_what_can_never_fit_is_refused_at_once_with_the_numbers(make_engine: Mak
 
 def test_an_answer_ends_where_the_context_ends(make_engine: MakeEngine) -> None:
     engine = make_engine(kv_memory=f"{6 * 8192}")
-    assert engine.context_tokens == 5 * 16
+    assert engine.context_tokens == 6 * 16
+    engine.set_system("Be brief.")
+    assert engine.context_tokens == 5 * 16  # the static prompt's partial page is nobody else's
     session = engine.open()
     result = _ask(engine, session, "Go on and on.", max_tokens=500).result()
     assert result.finish_reason == "length"
     assert len(session.tokens) == 80
+    assert engine.open(session.tokens).tokens == session.tokens  # it can be opened again
 
 
 def test_an_empty_request_is_refused(make_engine: MakeEngine) -> None:

@@ -205,19 +205,22 @@ def test_the_static_prompt_hits_for_all_owners_and_what_follows_for_one() -> Non
 
 
 def test_another_model_or_format_has_a_tree_of_its_own() -> None:
-    one, other = PrefixCache("model", "bfloat16"), PrefixCache("model", "int8")
-    one.publish(one.root, (1, 2, 3, 4), "ann", page=0)
-    assert one.salt != other.salt
-    assert other.find(other.root, (1, 2, 3, 4), "ann") is None
+    cache = PrefixCache()
+    cache.publish(cache.root("model", "bfloat16"), (1, 2, 3, 4), "ann", page=0)
+    assert cache.find(cache.root("model", "bfloat16"), (1, 2, 3, 4), "ann") is not None
+    assert cache.find(cache.root("model", "int8"), (1, 2, 3, 4), "ann") is None
+    assert cache.find(cache.root("another", "bfloat16"), (1, 2, 3, 4), "ann") is None
+    cache.check()
 
 
 def test_equal_hashes_of_different_tokens_are_told_apart() -> None:
     cache = PrefixCache()
+    root = cache.root()
     # -1 and -2 have the same hash in Python.
     assert hash((-1, 5)) == hash((-2, 5))
-    cache.publish(cache.root, (-1, 5), "ann", page=0)
-    assert cache.find(cache.root, (-2, 5), "ann") is None
-    assert cache.find(cache.root, (-1, 5), "ann") is not None
+    cache.publish(root, (-1, 5), "ann", page=0)
+    assert cache.find(root, (-2, 5), "ann") is None
+    assert cache.find(root, (-1, 5), "ann") is not None
 
 
 def test_truncating_into_a_published_page_keeps_it_findable_and_writes_elsewhere() -> None:
@@ -273,6 +276,15 @@ def test_forgetting_leaves_what_another_session_holds() -> None:
     assert other.pages[:3]
     assert _hit(cache, LONG) == 12
     cache.check()
+
+
+def test_a_tree_of_thousands_of_pages_in_a_row_is_checked_and_forgotten() -> None:
+    cache = KVCache(3000, 1, lambda source, target: None)
+    session = _compute(cache, list(range(2500)))
+    cache.check()
+    cache.close(session, forget=True)
+    assert cache.pages.free == 3000
+    assert _hit(cache, list(range(2500))) == 0
 
 
 def test_statistics_count_tokens_looked_up_found_and_evicted() -> None:
