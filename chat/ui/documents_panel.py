@@ -9,6 +9,7 @@ from chat.ui import figures
 from chat.ui.i18n import EN, Words
 from chat.ui.sentences import translated
 from chat.ui.text import escape
+from retrieval.owners import SHARED
 
 if TYPE_CHECKING:
     from retrieval.views import DocumentView
@@ -55,10 +56,19 @@ def _item(document: DocumentView, words: Words) -> str:
         f'<li class="pt-document" data-document="{escape(document.id)}" '
         f'data-state="{escape(document.state)}">'
         f'<div class="pt-document-text"><span class="pt-title" dir="auto">{escape(title)}</span>'
-        f"{name}{_state(document, words)}</div>"
+        f"{name}{_state(document, words)}</div>{_remove(document, title, words)}</li>"
+    )
+
+
+def _remove(document: DocumentView, title: str, words: Words) -> str:
+    """The button that removes it, or the word that it is everybody's and stays."""
+    if document.owner == SHARED:
+        hint = escape(words("library_shared_hint"))
+        return f'<span class="pt-badge" title="{hint}">{escape(words("library_shared"))}</span>'
+    return (
         f'<button type="button" class="pt-remove" data-remove="{escape(document.id)}" '
         f'data-sure="{words("remove_sure")}" title="{words("remove_document")}" '
-        f'aria-label="{escape(words("remove_document_label", title=title))}"></button></li>'
+        f'aria-label="{escape(words("remove_document_label", title=title))}"></button>'
     )
 
 

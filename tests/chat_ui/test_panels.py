@@ -47,6 +47,15 @@ def test_remarks_about_a_readable_document_are_shown(document: MakeDocument) -> 
     assert "Page 3 has no text." in documents_panel([document(notes=("Page 3 has no text.",))])
 
 
+def test_a_document_of_everybody_says_so_and_cannot_be_removed_here(
+    document: MakeDocument,
+) -> None:
+    panel = documents_panel([document(owner="shared")])
+    assert ">shared</span>" in panel
+    assert "data-remove" not in panel
+    assert "data-remove" in documents_panel([document(owner="ada")])
+
+
 def test_the_summary_counts_what_can_be_asked(document: MakeDocument) -> None:
     ready, work = document(), document(state="embedding")
     refused = document(state="refused", passages=0)
