@@ -52,6 +52,7 @@ def controls() -> Settings:
             step=0.05,
             label=t("temperature"),
             info=t("temperature_info"),
+            elem_id="pt-temperature",
             buttons=[],
         ),
         top_p=gr.Slider(

@@ -119,9 +119,16 @@ class Reader:
 
     def limit(self, tokens: int) -> None:
         """The longest answer, set in the drawer."""
+        self._set("#pt-max-tokens", str(tokens))
+
+    def ramble(self) -> None:
+        """From now on answers are long: at this temperature the model hardly ever ends one."""
+        self._set("#pt-temperature", "2")
+
+    def _set(self, control: str, value: str) -> None:
         self.page.locator("#pt-scope [data-drawer]").click()
-        field = self.page.locator("#pt-max-tokens input[type=number]")
-        field.fill(str(tokens))
+        field = self.page.locator(f"{control} input[type=number]")
+        field.fill(value)
         field.press("Tab")
         self.page.keyboard.press("Escape")
         expect(self.page.locator("#pt-drawer")).to_be_hidden()

@@ -7,7 +7,6 @@ from typing import Any
 from playwright.sync_api import expect
 
 HEIGHT = "How tall is the tower of the lighthouse of Skagen?"
-# The small model goes on with this one until its limit.
 LONG = "List everything about the lighthouse of Skagen in one long numbered list."
 
 
@@ -57,12 +56,14 @@ def test_a_second_turn_computes_its_own_tokens_only(library: Any) -> None:
 
 
 def test_stop_keeps_the_text_and_the_conversation_goes_on(library: Any) -> None:
+    library.ramble()
     library.send(LONG)
     expect(library.answers.first).to_contain_text(re.compile(r"\w{3}"), timeout=30_000)
     library.stop_button.click()
     expect(library.page.locator(".pt-ending")).to_have_text("stopped", timeout=5_000)
     expect(library.answers.first).not_to_be_empty()
     expect(library.send_button).to_be_visible()
+    library.limit(24)
     library.ask(HEIGHT)
     expect(library.questions).to_have_count(2)
 
@@ -78,6 +79,7 @@ def test_a_reload_shows_the_conversation_again(library: Any) -> None:
 
 
 def test_a_reload_in_mid_answer_keeps_what_was_written_and_marks_it(library: Any) -> None:
+    library.ramble()
     library.send(LONG)
     expect(library.answers.first).to_contain_text(" ", timeout=30_000)
     library.page.wait_for_timeout(600)
@@ -101,6 +103,7 @@ def test_another_tab_shows_the_conversation_and_follows_it(
 
 def test_an_answer_goes_on_while_another_conversation_is_looked_at(library: Any) -> None:
     question = "Write everything about the keepers of the lighthouse in one long numbered list."
+    library.ramble()
     library.send(question)
     expect(library.answers.first).not_to_be_empty(timeout=30_000)
     library.page.locator("#pt-new").click()

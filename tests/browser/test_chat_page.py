@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from host.workspace import DATABASE_FILE
@@ -129,6 +130,7 @@ def test_another_tab_follows_to_another_branch(short: Any, visit: Callable[..., 
 
 
 def test_escape_stops_the_answer_within_a_second(library: Any) -> None:
+    library.ramble()
     library.send(LONG)
     expect(library.answers.first).not_to_be_empty(timeout=30_000)
     library.page.keyboard.press("Escape")
@@ -225,7 +227,7 @@ def test_the_cost_of_a_turn_opens_into_time_tokens_pages_and_memory(short: Any) 
     short.figures.nth(1).click()
     expect(spent).to_be_visible()
     expect(short.figures.nth(1)).to_have_attribute("aria-expanded", "true")
-    for part in ("Search", "Queue", "Prefill", "Decode", "Static prompt", "Kept from", "New"):
+    for part in ("Search", "Queue", "Prefill", "Decode", "Static prompt", "Kept", "New"):
         expect(spent).to_contain_text(part)
     for figure in ("pages", "before", "after", "peak"):
         expect(spent.locator(".pt-rest")).to_contain_text(figure)
@@ -290,6 +292,8 @@ def test_an_answer_is_copied_without_what_stands_around_it(short: Any) -> None:
 
 def test_a_file_comes_in_while_an_answer_is_written(library: Any, tmp_path: Path) -> None:
     (tmp_path / "ferry.md").write_text("# The ferry\n\nIt sails at noon.", encoding="utf-8")
+    library.limit(128)
+    library.ramble()
     library.send(LONG)
     expect(library.answers.first).not_to_be_empty(timeout=30_000)
     library.add(tmp_path / "ferry.md")
@@ -353,3 +357,31 @@ def test_from_360_to_1920_pixels_nothing_hangs_over(short: Any) -> None:
         )
         assert wide == [], width
         assert short.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_axe_finds_no_serious_fault_in_what_is_opened(short: Any) -> None:
+    short.ask(HEIGHT)
+    page = short.page
+
+    def faults() -> list[str]:
+        found = Axe().run(page).response["violations"]
+        return [
+            f"{fault['id']}: {[node['html'][:160] for node in fault['nodes'][:3]]}"
+            for fault in found
+            if fault["impact"] in ("serious", "critical")
+        ]
+
+    short.figures.first.click()
+    short.questions.first.hover()
+    page.locator("[data-edit]").click()
+    expect(page.locator("#pt-banner")).to_be_visible()
+    assert faults() == [], "the cost and an edit"
+    page.locator("#pt-scope [data-drawer]").click()
+    expect(page.locator("#pt-drawer")).to_be_visible()
+    assert faults() == [], "the drawer"
+    page.keyboard.press("Escape")
+    entry = short.menu("How tall", "Rename")
+    assert faults() == [], "the menu"
+    entry.click()
+    expect(page.get_by_label("New name of the conversation")).to_be_focused()
+    assert faults() == [], "the dialog"

@@ -34,7 +34,7 @@ WORDS = {
     "part_prefill": ("Prefill", "预填充"),
     "part_decode": ("Decode", "解码"),
     "tokens_static": ("Static prompt", "固定提示"),
-    "tokens_kept": ("Kept from earlier turns", "之前轮次保留"),
+    "tokens_kept": ("Kept", "已保留"),
     "tokens_new": ("New", "新计算"),
     "kv_pages": ("{n} page|{n} pages", "{n} 页"),
     "kv_held": ("KV held", "占用的 KV"),
