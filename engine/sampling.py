@@ -7,7 +7,6 @@ import torch
 
 from engine.errors import SettingError
 
-
 _GREEDY_BELOW = 1e-5
 
 
