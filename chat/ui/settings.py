@@ -56,7 +56,14 @@ def controls() -> Settings:
             buttons=[],
         ),
         top_p=gr.Slider(
-            0.05, 1, default.top_p, step=0.05, label=t("top_p"), info=t("top_p_info"), buttons=[]
+            0.05,
+            1,
+            default.top_p,
+            step=0.05,
+            label=t("top_p"),
+            info=t("top_p_info"),
+            elem_id="pt-top-p",
+            buttons=[],
         ),
         max_tokens=gr.Slider(
             8,

@@ -122,8 +122,9 @@ class Reader:
         self._set("#pt-max-tokens", str(tokens))
 
     def ramble(self) -> None:
-        """From now on answers are long: at this temperature the model hardly ever ends one."""
+        """From now on answers are long: so the model goes on to its limit."""
         self._set("#pt-temperature", "2")
+        self._set("#pt-top-p", "0.9")
 
     def _set(self, control: str, value: str) -> None:
         self.page.locator("#pt-scope [data-drawer]").click()
