@@ -144,24 +144,13 @@ class Load:
         assert result.tokens == expected
 
 
-def _load(folder: Path, seed: int, steps: int) -> None:
+def _load(folder: Path, seed: int, steps: int) -> Load:
     load = Load(folder, seed)
     load.run(steps)
     stats = load.engine.prefix_stats()
     assert stats.evicted_tokens > 0
     assert stats.hit_tokens > 0
-    seen = set(load.counts)
-    expected = {
-        "_ask",
-        "_fork",
-        "_truncate",
-        "_drop",
-        "_recompute",
-        "_close",
-        "cancelled",
-        "length",
-    }
-    assert expected <= seen, f"never happened: {expected - seen}"
+    return load
 
 
 def test_random_load_over_too_few_pages(tiny_folder: Path) -> None:
@@ -170,4 +159,7 @@ def test_random_load_over_too_few_pages(tiny_folder: Path) -> None:
 
 @pytest.mark.slow
 def test_random_load_of_ten_thousand_steps(tiny_folder: Path) -> None:
-    _load(tiny_folder, seed=2, steps=10_000)
+    load = _load(tiny_folder, seed=2, steps=10_000)
+    # A run as long as this has seen everything; a short one may miss what is rare.
+    operations = {"_ask", "_fork", "_truncate", "_drop", "_recompute", "_close"}
+    assert operations | {"cancelled", "length"} <= set(load.counts)
