@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from chat.notes import NOT_SUPPORTED
 from chat.words import Span, content_words, is_number, quantities, sentences
 
 MIN_SUPPORT = 0.6
@@ -33,7 +34,6 @@ MIN_COMMON_WORDS = 3
 MIN_QUESTION = 0.6
 MIN_AGREEMENT = 0.3
 
-NOT_SUPPORTED = "No passage supports this answer."
 
 # What begins a clause that can be right or wrong on its own.
 _CLAUSE = re.compile(

@@ -12,6 +12,7 @@ from chat.context import Context, ContextStore
 from chat.engine_sessions import EngineSessions
 from chat.errors import LibraryEmpty, QuestionEmpty, TurnRunning
 from chat.events import Event
+from chat.notes import INTERRUPTED
 from chat.options import AskOptions
 from chat.prompt import SYSTEM_PROMPT, fit, render
 from chat.services import Services
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from engine import Engine
     from retrieval.database import Database
     from retrieval.library import Library
-
-INTERRUPTED = "Pageturn ended while this answer was being written."
 
 
 class Conversations:

@@ -19,6 +19,7 @@ from chat.citations import Cited, cite
 from chat.clock import NOTICEABLE_S, in_words, slept_s
 from chat.context import Context
 from chat.events import Delta, Event, Finished, Retrieved, Started
+from chat.notes import NOT_FOUND, NOT_READY, REPEATS_ITSELF
 from chat.options import AskOptions
 from chat.prompt import Fit, fit, render
 from chat.relevance import is_relevant, search_text
@@ -35,10 +36,7 @@ if TYPE_CHECKING:
     from retrieval.views import Found
 
 CHECKPOINT_S = 0.5
-NOT_FOUND = "The documents do not hold an answer to this question."
-REPEATS_ITSELF = "The model began to repeat itself, so the answer was ended there."
 SLEPT = "The computer slept for {how_long} while this was being answered."
-NOT_READY = "The documents are still being read. Ask again in a moment."
 
 
 @dataclass

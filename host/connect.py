@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 from host.client import Client
 from host.datafolder import DataFolder
-from host.restore import is_pending
 from host.settings import Settings
 from host.workspace import DATABASE_FILE, Workspace
 
@@ -41,6 +40,8 @@ def for_reading(settings: Settings) -> Iterator[Workspace | Client | None]:
             with Client(server) as client:
                 yield client
             return
+        from host.restore import is_pending  # here, since it needs the database's library
+
         has_data = (settings.data_dir / DATABASE_FILE).exists() or is_pending(settings.data_dir)
         if not has_data:
             yield None

@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from chat import citations, conversation, turn
+from chat import notes
 from chat.ui.i18n import Words
 
 # (the English sentence with its figures as groups, the Chinese one with {0}, {1} ... for them)
 _CHINESE: Sequence[tuple[re.Pattern[str], str]] = [
     (re.compile(pattern), chinese)
     for pattern, chinese in (
-        (re.escape(turn.NOT_FOUND), "文档里没有这个问题的答案。"),
-        (re.escape(turn.REPEATS_ITSELF), "模型开始重复，所以回答到这里结束。"),
-        (re.escape(turn.NOT_READY), "文档还在读取。请稍后再问。"),
-        (re.escape(citations.NOT_SUPPORTED), "没有段落支持这个回答。"),
-        (re.escape(conversation.INTERRUPTED), "回答还在写时 Pageturn 结束了。"),
+        (re.escape(notes.NOT_FOUND), "文档里没有这个问题的答案。"),
+        (re.escape(notes.REPEATS_ITSELF), "模型开始重复，所以回答到这里结束。"),
+        (re.escape(notes.NOT_READY), "文档还在读取。请稍后再问。"),
+        (re.escape(notes.NOT_SUPPORTED), "没有段落支持这个回答。"),
+        (re.escape(notes.INTERRUPTED), "回答还在写时 Pageturn 结束了。"),
         (
             r"(\d+) of (\d+) documents are ready; only they were searched\.",
             "{1} 个文档中有 {0} 个就绪，只搜索了这些。",

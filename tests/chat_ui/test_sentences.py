@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from chat import citations, conversation, turn
+from chat import notes
 from chat.errors import (
     LibraryEmpty,
     QuestionEmpty,
@@ -20,11 +20,11 @@ from chat.ui.sentences import translated
 @pytest.mark.parametrize(
     "sentence",
     [
-        turn.NOT_FOUND,
-        turn.NOT_READY,
-        turn.REPEATS_ITSELF,
-        citations.NOT_SUPPORTED,
-        conversation.INTERRUPTED,
+        notes.NOT_FOUND,
+        notes.NOT_READY,
+        notes.REPEATS_ITSELF,
+        notes.NOT_SUPPORTED,
+        notes.INTERRUPTED,
         *map(
             str,
             (
