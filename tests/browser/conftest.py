@@ -154,7 +154,8 @@ class Reader:
 
     def wait_for_document(self, name: str, state: str) -> None:
         found = self.documents.filter(has_text=name)
-        expect(found).to_have_attribute("data-state", state, timeout=ANSWER_MS)
+        # The first document of a server waits for the embedding model to load.
+        expect(found).to_have_attribute("data-state", state, timeout=3 * ANSWER_MS)
 
     def remove_document(self, name: str) -> None:
         self.go("documents")

@@ -206,6 +206,7 @@ def test_ctrl_c_ends_a_command_without_a_traceback_and_frees_the_folder(indexed,
         text=True,
     ) as asking:
         assert asking.stderr.readline() == "Loading the weights\n"
+        assert asking.stdout.read(1), "the answer was to begin"
         asking.send_signal(signal.SIGINT)
         _, errors = asking.communicate(timeout=60)
     assert asking.returncode == 130
