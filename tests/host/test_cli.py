@@ -204,6 +204,8 @@ def test_ctrl_c_ends_a_command_without_a_traceback_and_frees_the_folder(indexed,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # What starts the tests in the background has it ignored, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as asking:
         assert asking.stderr.readline() == "Loading the weights\n"
         assert asking.stdout.read(1), "the answer was to begin"
