@@ -69,8 +69,13 @@ def ram_limit_bytes() -> int:
     return int(min(limits))
 
 
+@cache
+def _this_process() -> psutil.Process:
+    return psutil.Process()  # looked up once: the loop asks it in every step
+
+
 def process_rss_bytes() -> int:
-    return int(psutil.Process().memory_info().rss)
+    return int(_this_process().memory_info().rss)
 
 
 @cache

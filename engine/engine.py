@@ -280,9 +280,8 @@ class Engine:
         max_tokens: int,
         exact: bool = False,
     ) -> Request:
-        def cancel() -> (
-            None
-        ):  # seen before the next step: the loop does not sleep while there is one
+        def cancel() -> None:
+            # Seen before the next step: the loop does not sleep while there is a request.
             request.cancelled = True
 
         request = Request(

@@ -38,6 +38,8 @@ def load(config: EngineConfig, progress: Callable[[str], None]) -> LoadedModel:
     tokenizer = Tokenizer(folder)
     template, variables = chat_template(folder)
     chat_format = ChatFormat(tokenizer, template, variables, stop_tokens(folder, tokenizer.special))
+    for difference in chat_format.differences:
+        progress(difference)
     progress("Loading the weights")
     with Tensors(folder) as tensors:
         decoder = Decoder(model_config, tensors, device, dtype)

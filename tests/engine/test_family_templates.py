@@ -1,11 +1,13 @@
 """The chat templates of the supported families: their rules, written down for this test."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine import Engine, EngineConfig
 from engine.chat_format import ChatFormat
 from engine.tokenizer import Tokenizer
 
@@ -138,6 +140,16 @@ def test_thinking_stays_in_the_session_and_the_difference_is_listed(tokenizer: T
     kept = _conversation(fmt, tokenizer, "What is a page?", thought, "Why?")
     assert "Hm." in tokenizer.decode(kept)
     assert any("thinking" in difference for difference in fmt.differences)
+
+
+def test_differences_are_listed_when_a_model_is_loaded(make_tiny: Callable[..., Path]) -> None:
+    folder = make_tiny()
+    said: list[str] = []
+    Engine(EngineConfig(str(folder), device="cpu"), on_progress=said.append).shutdown()
+    assert said == ["Loading the weights"]  # ChatML: nothing to list
+    (folder / "chat_template.jinja").write_text(QWEN3)
+    Engine(EngineConfig(str(folder), device="cpu"), on_progress=said.append).shutdown()
+    assert any("drops the thinking" in line for line in said)
 
 
 def test_the_date_of_a_template_is_fixed_when_the_format_is_made(
