@@ -56,12 +56,15 @@ def test_a_removed_document_leaves_prompts_and_kv_and_stays_where_it_was_cited(
 
 
 def test_a_removed_document_that_was_only_found_is_forgotten(stables: World) -> None:
-    zebras = stables.write("zebras.md", ZEBRAS)
-    turn = stables.ask("How many giraffes does the giraffe stable in Windhoek house?", None, BRIEF)
-    assert zebras in {passage.document for passage in turn.retrieved}
-    stables.library.remove(zebras)
+    # What the model writes differs in its last bits by machine, so the other document is one that
+    # it does not read and that no sentence about giraffes could be taken from.
+    openings = stables.write("openings.md", "# Openings\n\nBishops and rooks wait behind pawns.")
+    question = "How many giraffes does the giraffe stable in Windhoek house?"
+    turn = stables.ask(question, None, AskOptions(max_tokens=16, passages=3, read=1))
+    assert openings in {passage.document for passage in turn.retrieved}
+    stables.library.remove(openings)
     (after,) = stables.conversations.turns(turn.session)
-    assert zebras not in {passage.document for passage in after.retrieved + after.citations}
+    assert openings not in {passage.document for passage in after.retrieved + after.citations}
 
 
 @pytest.mark.parametrize("moment", [Started, Retrieved, Delta])
