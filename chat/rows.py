@@ -126,6 +126,8 @@ def _citation_view(row: TurnPassage) -> CitationView:
         support_start=row.support_start,
         support_end=row.support_end,
         removed=row.removed,
+        page_label=row.page_label,
+        ocr=row.ocr,
     )
 
 
@@ -141,4 +143,6 @@ def _copy(row: TurnPassage) -> TurnPassage:
         text=row.text,
         in_prompt=row.in_prompt,
         removed=row.removed,
+        page_label=row.page_label,
+        ocr=row.ocr,
     )

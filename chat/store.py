@@ -115,6 +115,8 @@ class ConversationStore:
                     char_end=passage.char_end,
                     heading=passage.heading,
                     text=passage.text,
+                    page_label=passage.page_label,
+                    ocr=passage.ocr,
                     in_prompt=False,
                 )
                 for rank, passage in enumerate(found)

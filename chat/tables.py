@@ -96,6 +96,8 @@ class TurnPassage(Base):
     char_end: Mapped[int] = mapped_column(Integer)
     heading: Mapped[str] = mapped_column(Text, default="")
     text: Mapped[str] = mapped_column(Text)
+    page_label: Mapped[str] = mapped_column(Text, default="")
+    ocr: Mapped[bool] = mapped_column(Boolean, default=False)
     in_prompt: Mapped[bool] = mapped_column(Boolean, default=True)
     marker: Mapped[int | None] = mapped_column(Integer)
     support_start: Mapped[int | None] = mapped_column(Integer)

@@ -25,6 +25,8 @@ class CitationView:
     of a turn from 1; a passage that supports two sentences by different words has an entry for
     each of them, under one marker. A passage that was found and not cited has neither marker
     nor support. ``removed``: the document is gone, and this text is all that is left of it.
+    ``page_label`` is what the page calls itself ("iii") where that is not its number, else "";
+    ``ocr``: its text was recognised in a picture and may hold mistakes.
     """
 
     document: str
@@ -37,6 +39,8 @@ class CitationView:
     support_start: int | None = None
     support_end: int | None = None
     removed: bool = False
+    page_label: str = ""
+    ocr: bool = False
 
     @property
     def support_text(self) -> str:

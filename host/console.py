@@ -121,7 +121,7 @@ def _file_line(event: Event) -> str:
     if event["outcome"] == "indexed":
         pages, passages = count(document["pages"], "page"), count(document["passages"], "passage")
         line += f"  ({pages}, {passages})"
-    return "\n".join([line, *(f"  note: {note}" for note in document.get("notes") or ())])
+    return "\n".join([line, *(f"  note: {note}" for note in document.get("warnings") or ())])
 
 
 def show_removed(name: str, documents: int, conversations: int) -> None:

@@ -162,7 +162,16 @@ class Indexer:
             store.insert_rows(
                 session,
                 store.PageText,
-                [{"document_id": id, "page": n, "text": text} for n, text in pages.items()],
+                [
+                    {
+                        "document_id": id,
+                        "page": n,
+                        "text": text,
+                        "label": parsed.label(n),
+                        "ocr": n in parsed.ocr_pages,
+                    }
+                    for n, text in pages.items()
+                ],
             )
             store.insert_rows(
                 session,
@@ -181,7 +190,10 @@ class Indexer:
                 ],
             )
             document.title = parsed.title or PurePath(document.name).stem
-            document.notes = parsed.notes
+            document.warnings = parsed.warnings
+            document.pages_without_text = parsed.pages_without_text
+            document.characters = parsed.characters
+            document.seconds = parsed.seconds
             document.embedder = self._embedder.fingerprint
             document.state, document.reason = "embedding", None
             session.flush()

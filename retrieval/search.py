@@ -15,7 +15,7 @@ CANDIDATES = 50
 # tenth, the best guess by meaning moves a passage up by some ranks and never above a clear match.
 UNKNOWN_SCRIPT_WEIGHT = 0.1
 
-_Live: TypeAlias = Mapping[int, tuple[store.Passage, store.Document]]
+_Live: TypeAlias = Mapping[int, store.Hit]
 
 
 class Fused(NamedTuple):
@@ -80,13 +80,13 @@ def _without_copies(fused: Sequence[Fused], live: _Live) -> list[Fused]:
     kept: dict[tuple[str, int, int], Fused] = {}
     for hit in fused:
         if hit.id in live:
-            passage, document = live[hit.id]
+            passage, document = live[hit.id].passage, live[hit.id].document
             kept.setdefault((document.content_hash, passage.page, passage.char_start), hit)
     return list(kept.values())
 
 
 def _found(hit: Fused, live: _Live) -> Found:
-    passage, document = live[hit.id]
+    passage, document, page_label, ocr = live[hit.id]
     return Found(
         passage_id=passage.id,
         document_id=document.id,
@@ -100,4 +100,6 @@ def _found(hit: Fused, live: _Live) -> Found:
         score=hit.score,
         lexical_rank=hit.lexical_rank,
         dense_rank=hit.dense_rank,
+        page_label=page_label,
+        ocr=ocr,
     )

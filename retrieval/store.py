@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -39,6 +41,7 @@ class Document(Base):
 
     Life: queued -> parsing -> embedding -> ready, or refused with a reason from any of them.
     `embedder` is the fingerprint of the model that the passages were cut and embedded for.
+    `warnings`, `pages_without_text`, `characters` and `seconds` are what reading the file showed.
     """
 
     __tablename__ = "documents"
@@ -54,7 +57,10 @@ class Document(Base):
     format: Mapped[str] = mapped_column(String(16))
     state: Mapped[DocumentState] = mapped_column(String(16))
     reason: Mapped[str | None] = mapped_column(Text)
-    notes: Mapped[list[str]] = mapped_column(JSON, default=list)
+    warnings: Mapped[list[str]] = mapped_column(JSON, default=list)
+    pages_without_text: Mapped[int] = mapped_column(Integer, default=0)
+    characters: Mapped[int] = mapped_column(BigInteger, default=0)
+    seconds: Mapped[float] = mapped_column(Float, default=0.0)
     content_hash: Mapped[str] = mapped_column(String(64), index=True)
     size_bytes: Mapped[int] = mapped_column(BigInteger)
     embedder: Mapped[str | None] = mapped_column(String(64))
@@ -62,7 +68,10 @@ class Document(Base):
 
 
 class PageText(Base):
-    """The extracted text of one page, 1-based; ranges of passages and citations point into it."""
+    """The extracted text of one page, 1-based; ranges of passages and citations point into it.
+
+    `label` is what the page calls itself ("iii") where that is not its number, else "".
+    """
 
     __tablename__ = "page_texts"
 
@@ -71,6 +80,8 @@ class PageText(Base):
     )
     page: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     text: Mapped[str] = mapped_column(Text)
+    label: Mapped[str] = mapped_column(Text, default="")
+    ocr: Mapped[bool] = mapped_column(Boolean, default=False)
 
 
 class Passage(Base):
@@ -103,6 +114,15 @@ class PassageText(NamedTuple):
     text: str
 
 
+class Hit(NamedTuple):
+    """A live passage with its document and what is known of its page."""
+
+    passage: Passage
+    document: Document
+    page_label: str
+    ocr: bool
+
+
 def document_id(owner: str, content_hash: str) -> str:
     return hashlib.sha256(f"{owner}\0{content_hash}".encode()).hexdigest()[:16]
 
@@ -125,7 +145,7 @@ def new_document(
         format=format,
         state="refused" if reason else "queued",
         reason=reason,
-        notes=[],
+        warnings=[],
         content_hash=content_hash,
         size_bytes=size_bytes,
         embedder=None,
@@ -155,10 +175,13 @@ def _view(row: Any) -> DocumentView:
         format=document.format,
         state=document.state,
         reason=document.reason,
-        notes=tuple(document.notes),
+        warnings=tuple(document.warnings),
         pages=pages,
         passages=passages,
         passages_done=done,
+        pages_without_text=document.pages_without_text,
+        characters=document.characters,
+        seconds=document.seconds,
         size_bytes=document.size_bytes,
         content_hash=document.content_hash,
         added_at=document.added_at,
@@ -286,17 +309,21 @@ def has_hidden(session: Session, owner: str) -> bool:
 
 def hits(
     session: Session, ids: Sequence[int], owner: str, documents: Sequence[str] | None
-) -> dict[int, tuple[Passage, Document]]:
+) -> dict[int, Hit]:
     """The live passages among `ids` that this owner may see, by id."""
     query = (
-        select(Passage, Document)
-        .join(Document)
+        select(Passage, Document, PageText.label, PageText.ocr)
+        .join(Document, Document.id == Passage.document_id)
+        .join(
+            PageText,
+            (PageText.document_id == Passage.document_id) & (PageText.page == Passage.page),
+        )
         .where(Passage.id.in_(ids), Document.state == "ready")
         .where(Document.owner.in_(visible_to(owner)))
     )
     if documents is not None:
         query = query.where(Document.id.in_(documents))
-    return {passage.id: (passage, document) for passage, document in session.execute(query)}
+    return {row[0].id: Hit(*row) for row in session.execute(query)}
 
 
 def is_content_wanted(session: Session, content_hash: str) -> bool:

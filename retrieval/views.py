@@ -12,9 +12,9 @@ class DocumentView:
     """One document as a person sees it.
 
     `reason` says why it was refused, or why indexing waits (disk full, no embedding model).
-    `notes` are remarks about a document that is read, e.g. pages without text.
-    `pages` and `passages` are 0 until the file is parsed. `duplicate` is set by `Library.add`
-    when this owner had the content already.
+    `warnings` are what a person should know of a document that is read, e.g. pages without text.
+    `pages`, `passages` and `characters` are 0 until the file is parsed; `seconds` is how long that
+    took. `duplicate` is set by `Library.add` when this owner had the content already.
     """
 
     id: str
@@ -24,13 +24,16 @@ class DocumentView:
     format: str
     state: DocumentState
     reason: str | None
-    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
     pages: int
     passages: int
     passages_done: int
     size_bytes: int
     content_hash: str
     added_at: datetime
+    pages_without_text: int = 0
+    characters: int = 0
+    seconds: float = 0.0
     duplicate: bool = False
 
     @property
@@ -38,7 +41,10 @@ class DocumentView:
         return self.state in ("ready", "refused")
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"notes": list(self.notes), "added_at": self.added_at.isoformat()}
+        return asdict(self) | {
+            "warnings": list(self.warnings),
+            "added_at": self.added_at.isoformat(),
+        }
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,8 @@ class Found:
     `page` is 1-based; `char_start:char_end` cut `text` out of that page's extracted text.
     `heading` is the way of headings that leads to the passage (and, for the later rows of a
     table, the table's header). Ranks are 1-based, None where that side did not find it.
+    `page_label` is what the page calls itself where that is not its number, else ""; `ocr` says
+    that its text was recognised in a picture.
     """
 
     passage_id: int
@@ -62,6 +70,8 @@ class Found:
     score: float
     lexical_rank: int | None
     dense_rank: int | None
+    page_label: str = ""
+    ocr: bool = False
 
 
 class SearchResult(NamedTuple):

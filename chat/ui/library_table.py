@@ -96,7 +96,7 @@ def _state(document: DocumentView, words: Words) -> str:
     if document.settled:
         notes = "".join(
             f'<span class="pt-remark" dir="auto">{escape(translated(note, words))}</span>'
-            for note in document.notes
+            for note in document.warnings
         )
         name = escape(words(f"state_{document.state}"))
         return f'<span class="pt-badge pt-{document.state}">{name}</span>{reason}{notes}'

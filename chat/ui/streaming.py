@@ -75,4 +75,6 @@ def _found(passage: Found) -> CitationView:
         char_start=passage.char_start,
         char_end=passage.char_end,
         text=passage.text,
+        page_label=passage.page_label,
+        ocr=passage.ocr,
     )

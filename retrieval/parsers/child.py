@@ -65,7 +65,9 @@ def run(format: str, file: str, tokenizer: str, max_tokens: int) -> dict[str, An
     return {
         "title": parsed.title,
         "pages": parsed.pages,
-        "notes": parsed.notes,
+        "warnings": parsed.warnings,
+        "labels": parsed.labels,
+        "ocr_pages": parsed.ocr_pages,
         "passages": cuts,
     }
 

@@ -46,13 +46,17 @@ class Parsed:
     """What a parser found: pages as text ("\\n" line ends), page 1 first.
 
     `markdown` says that headings ("# ...") and tables ("| a | b |") are marked as in Markdown.
-    `notes` are sentences about what was left out.
+    `warnings` are sentences about what was left out or may be wrong. `labels` are what the pages
+    call themselves (one for each, or none at all); `ocr_pages` are the numbers of those that were
+    recognised in a picture.
     """
 
     title: str
     pages: tuple[str, ...]
     markdown: bool
-    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    ocr_pages: tuple[int, ...] = ()
 
 
 def format_of(name: str) -> str | None:

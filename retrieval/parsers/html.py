@@ -39,7 +39,7 @@ def parse_html(path: Path) -> Parsed:
         )
     title = tree.css_first("title")
     name = _SPACE.sub(" ", title.text()).strip() if title is not None else ""
-    return Parsed(title=name, pages=(text,), markdown=True, notes=decoded.notes)
+    return Parsed(title=name, pages=(text,), markdown=True, warnings=decoded.notes)
 
 
 class _Writer:

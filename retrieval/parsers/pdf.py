@@ -40,7 +40,7 @@ def parse_pdf(path: Path) -> Parsed:
         raise Unreadable(_DAMAGED)
     texts = tuple(page or "" for page in pages)
     _check_text(texts)
-    return Parsed(title=title, pages=texts, markdown=False, notes=_notes(pages))
+    return Parsed(title=title, pages=texts, markdown=False, warnings=_warnings(pages))
 
 
 def _check_header(path: Path) -> None:
@@ -105,16 +105,16 @@ def _check_text(pages: tuple[str, ...]) -> None:
         )
 
 
-def _notes(pages: list[str | None]) -> tuple[str, ...]:
+def _warnings(pages: list[str | None]) -> tuple[str, ...]:
     def listed(numbers: list[int]) -> str:
         shown = ", ".join(map(str, numbers[:10]))
         return shown + (f" and {len(numbers) - 10} more" if len(numbers) > 10 else "")
 
-    notes = []
+    warnings = []
     silent = [i for i, page in enumerate(pages, 1) if page == ""]
     broken = [i for i, page in enumerate(pages, 1) if page is None]
     if silent:
-        notes.append(f"No text on {len(silent)} of {len(pages)} pages: {listed(silent)}.")
+        warnings.append(f"No text on {len(silent)} of {len(pages)} pages: {listed(silent)}.")
     if broken:
-        notes.append(f"Damaged and left out, of {len(pages)} pages: {listed(broken)}.")
-    return tuple(notes)
+        warnings.append(f"Damaged and left out, of {len(pages)} pages: {listed(broken)}.")
+    return tuple(warnings)

@@ -34,12 +34,31 @@ class ParsedPassage(NamedTuple):
 
 
 class ParsedFile(NamedTuple):
-    """Pages (page 1 first) and the passages cut from them."""
+    """Pages (page 1 first), the passages cut from them, and what reading them showed.
+
+    `labels` are what the pages call themselves: one for each, or none at all.
+    """
 
     title: str
     pages: list[str]
-    notes: list[str]
     passages: list[ParsedPassage]
+    warnings: list[str]
+    labels: list[str]
+    ocr_pages: frozenset[int]
+    seconds: float
+
+    @property
+    def characters(self) -> int:
+        return sum(map(len, self.pages))
+
+    @property
+    def pages_without_text(self) -> int:
+        return sum(not page.strip() for page in self.pages)
+
+    def label(self, page: int) -> str:
+        """What a page calls itself, if that is not its number, else ""."""
+        label = self.labels[page - 1] if self.labels else ""
+        return "" if label == str(page) else label
 
 
 def parse(
@@ -67,6 +86,7 @@ def parse(
         str(limits.memory_bytes),
         str(int(limits.wall_s) + 1),
     ]
+    start = time.perf_counter()
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -85,7 +105,7 @@ def parse(
             "parser ended with %s: %s", child.returncode, err[-2000:].decode(errors="replace")
         )
         raise Unreadable(_why(child.returncode, err, limits))
-    return _result(json.loads(out))
+    return _result(json.loads(out), time.perf_counter() - start)
 
 
 def child_environment() -> dict[str, str]:
@@ -136,8 +156,16 @@ def _why(returncode: int, err: bytes, limits: ParseLimits) -> str:
     )
 
 
-def _result(answer: dict[str, Any]) -> ParsedFile:
+def _result(answer: dict[str, Any], seconds: float) -> ParsedFile:
     if "refused" in answer:
         raise Unreadable(answer["refused"])
     passages = [ParsedPassage(*passage) for passage in answer["passages"]]
-    return ParsedFile(answer["title"], answer["pages"], answer["notes"], passages)
+    return ParsedFile(
+        title=answer["title"],
+        pages=answer["pages"],
+        passages=passages,
+        warnings=answer["warnings"],
+        labels=answer["labels"],
+        ocr_pages=frozenset(answer["ocr_pages"]),
+        seconds=seconds,
+    )

@@ -24,4 +24,4 @@ def _parse(path: Path, markdown: bool) -> Parsed:
         raise NothingToIndex("The file holds only white space. There is nothing to index.")
     heading = _FIRST_HEADING.search(decoded.text) if markdown else None
     title = heading.group(1).strip() if heading else ""
-    return Parsed(title=title, pages=(decoded.text,), markdown=markdown, notes=decoded.notes)
+    return Parsed(title=title, pages=(decoded.text,), markdown=markdown, warnings=decoded.notes)

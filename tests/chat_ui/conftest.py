@@ -76,7 +76,7 @@ def document() -> Callable[..., DocumentView]:
             format="pdf",
             state="ready",
             reason=None,
-            notes=(),
+            warnings=(),
             pages=12,
             passages=34,
             passages_done=34,

@@ -32,7 +32,7 @@ def test_a_refused_document_says_why_and_remarks_are_shown(document: MakeDocumen
     assert "The file is &lt;empty&gt;." in library_table(
         [document(state="refused", reason="The file is <empty>.")], EN
     )
-    assert "Page 3 has no text." in library_table([document(notes=("Page 3 has no text.",))], EN)
+    assert "Page 3 has no text." in library_table([document(warnings=("Page 3 has no text.",))], EN)
 
 
 def test_names_and_text_cannot_reach_out_of_their_place(document: MakeDocument) -> None:

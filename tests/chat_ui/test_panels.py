@@ -44,7 +44,7 @@ def test_a_document_that_waits_for_a_person_says_for_what(document: MakeDocument
 
 
 def test_remarks_about_a_readable_document_are_shown(document: MakeDocument) -> None:
-    assert "Page 3 has no text." in documents_panel([document(notes=("Page 3 has no text.",))])
+    assert "Page 3 has no text." in documents_panel([document(warnings=("Page 3 has no text.",))])
 
 
 def test_a_document_of_everybody_says_so_and_cannot_be_removed_here(

@@ -44,7 +44,7 @@ def test_pages_of_a_pdf_are_counted_from_one(tmp_path: Path, parse_file: Parse) 
 
 def test_pages_without_text_are_named(tmp_path: Path, parse_file: Parse) -> None:
     parsed = parse_file(write(tmp_path / "a.pdf", pdf(["Text", "", "More", ""])), "pdf")
-    assert parsed.notes == ["No text on 2 of 4 pages: 2, 4."]
+    assert parsed.warnings == ["No text on 2 of 4 pages: 2, 4."]
     assert [cut.page for cut in parsed.passages] == [1, 3]
 
 
