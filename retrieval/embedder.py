@@ -17,8 +17,10 @@ from retrieval.errors import EmbedderUnavailable
 
 # Longer inputs cost more and are no better as passages, even where a model takes them.
 MAX_TOKENS = 256
-# Between two of these another thread's question gets its turn.
-_STEP_TEXTS = 8
+# Between two steps another thread's question gets its turn. A step holds texts of like length,
+# so many that they are about this long together.
+_STEP_CHARACTERS = 6_000
+_STEP_TEXTS = 64
 # A model knows a script if its vocabulary has this many pieces in it: English MiniLM has 27,762
 # in Latin and 86 in Cyrillic; multilingual ones have tens of thousands in each.
 _KNOWN_SCRIPT_PIECES = 1_000
@@ -102,11 +104,24 @@ class Embedder:
         return digest.hexdigest()
 
     @cached_property
-    def _scripts(self) -> frozenset[str]:
+    def _tokenizer(self) -> Any:
         from tokenizers import Tokenizer
 
+        tokenizer = Tokenizer.from_file(str(self.tokenizer_file))
+        # The file may say "cut and fill to 128"; counting needs the true length.
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
+
+    def reads_whole(self, texts: Sequence[str]) -> bool:
+        """Whether none of the texts is longer than what the model reads of one."""
+        encoded = self._tokenizer.encode_batch(list(texts))
+        return all(len(text.ids) <= self.max_tokens for text in encoded)
+
+    @cached_property
+    def _scripts(self) -> frozenset[str]:
         counts: Counter[str] = Counter()
-        for piece in Tokenizer.from_file(str(self.tokenizer_file)).get_vocab():
+        for piece in self._tokenizer.get_vocab():
             counts.update({script for script in map(_script, piece) if script})
         return frozenset(s for s, count in counts.items() if count >= _KNOWN_SCRIPT_PIECES)
 
@@ -118,10 +133,12 @@ class Embedder:
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Vectors of passages, float32 [texts, dim], each of length 1."""
         vectors = np.empty((len(texts), self.dim), dtype=np.float32)
-        # Texts of like length go together: the shorter ones of a step are padded to its longest.
+        # The shorter texts of a step are padded to its longest, so like goes with like.
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        for start in range(0, len(order), _STEP_TEXTS):
-            chosen = order[start : start + _STEP_TEXTS]
+        while order:
+            count = max(1, _STEP_CHARACTERS // (len(texts[order[-1]]) + 1))
+            chosen = order[-min(count, _STEP_TEXTS) :]
+            del order[-len(chosen) :]
             vectors[chosen] = self._encode([texts[i] for i in chosen], query=False)
         return vectors
 

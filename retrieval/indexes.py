@@ -4,12 +4,14 @@ import logging
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
-from retrieval import store, vectors
+from retrieval import sentence_rows, store, vectors
 from retrieval.database import Database
 from retrieval.embedder import Embedder
+from retrieval.errors import EmbedderUnavailable
 from retrieval.lexical import LexicalIndex
 from retrieval.vectors import IndexIdentity, VectorIndex
 from retrieval.views import IndexCheck
@@ -17,9 +19,19 @@ from retrieval.views import IndexCheck
 log = logging.getLogger(__name__)
 
 
+class Dense(NamedTuple):
+    """An index of vectors, and the embedder that made them and reads questions for them."""
+
+    vectors: VectorIndex
+    embedder: Embedder
+
+
 class Indexes:
     """`lexical` changes within the database's own transactions; the vectors are in memory and in
     a file, and follow each commit. `lock` is held wherever database and vectors change together.
+
+    After a change of the embedder the file is the previous one's for as long as documents are
+    embedded anew; it answers (if that model is still there), and is kept as it is until then.
     """
 
     def __init__(
@@ -31,9 +43,16 @@ class Indexes:
         self._folder = folder
         self._embedder = embedder
         self._vectors: VectorIndex | None = None
+        self._previous: Dense | None = None
+
+    def dense(self) -> Dense:
+        """What searches by meaning now. Raises EmbedderUnavailable."""
+        with self.lock:
+            current = Dense(self.vectors(), self._embedder)
+            return self._previous or current
 
     def vectors(self) -> VectorIndex:
-        """The vector index, at its first use checked against the database or built from it.
+        """The index of this embedder, at its first use checked against the database or built.
 
         Raises EmbedderUnavailable.
         """
@@ -43,12 +62,36 @@ class Indexes:
                 with self._database.reading() as session:
                     if not index.load(store.searchable_ids(session, index.fingerprint)):
                         index.rebuild(store.searchable_vectors(session, index.fingerprint))
+                        if sentence_rows.next_incomplete(session, index.fingerprint):
+                            self._previous = self._load_previous()
                 self._vectors = index
             return self._vectors
+
+    def _load_previous(self) -> Dense | None:
+        """The file's index, if it is another embedder's that is still on this machine."""
+        identity = vectors.stored_identity(self._folder)
+        if identity is None or identity.fingerprint == self._embedder.fingerprint:
+            return None
+        embedder = Embedder(identity.model, self._embedder.device)
+        index = VectorIndex(self._folder, identity.fingerprint, identity.dim)
+        try:
+            usable = embedder.fingerprint == identity.fingerprint and index.load_as(identity)
+        except EmbedderUnavailable:
+            return None
+        return Dense(index, embedder) if usable else None
+
+    def retire_previous(self) -> None:
+        """Every document is embedded by the current model: its index answers from now on."""
+        with self.lock:
+            if self._previous is not None:
+                self._previous = None
+                self.save()
 
     def forget(self, ids: Sequence[int]) -> None:
         """Take passages out of the vectors, in memory and on disk, at once."""
         with self.lock:
+            if self._previous is not None:
+                self._previous.vectors.remove(ids)
             if self._vectors is not None:
                 self._vectors.remove(ids)
                 self.save()
@@ -58,10 +101,12 @@ class Indexes:
     def save(self) -> None:
         """Write the vectors to their file. Failing costs a rebuild at the next start, no more."""
         with self.lock:
-            if self._vectors is None:
+            index = self._previous.vectors if self._previous else self._vectors
+            if index is None:
                 return
+            embedder = self._previous.embedder if self._previous else self._embedder
             try:
-                self._vectors.save()
+                index.save(embedder.model)
             except OSError:
                 vectors.discard(self._folder)
                 log.warning("the vector index could not be written", exc_info=True)
@@ -104,13 +149,15 @@ class Indexes:
         problems = []
         if lexical != passages:
             problems.append("The word index does not fit the database; rebuild the index.")
-        expected = IndexIdentity.of(fingerprint, self._embedder.dim, searchable)
+        expected = IndexIdentity.of(
+            self._embedder.model, fingerprint, self._embedder.dim, searchable
+        )
         if foreign:
             problems.append(
-                f"{foreign} documents were embedded by another model; "
-                "they are indexed again when the app starts."
+                f"{foreign} documents were embedded by another model; the server embeds them "
+                "anew when it runs, and so does `python app.py rebuild-index`."
             )
-        elif identity is not None and identity != expected:
+        elif identity is not None and not identity.holds_same(expected):
             problems.append("The vector index does not fit the database; rebuild the index.")
         count = None if identity is None else identity.passages
         return IndexCheck(documents, len(passages), count, len(lexical), tuple(problems))
@@ -120,4 +167,4 @@ class Indexes:
         index = self._vectors
         if index is None:
             return vectors.stored_identity(self._folder)
-        return IndexIdentity.of(index.fingerprint, index.dim, index.ids())
+        return IndexIdentity.of(self._embedder.model, index.fingerprint, index.dim, index.ids())

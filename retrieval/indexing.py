@@ -1,8 +1,11 @@
 """The background thread that takes documents from "queued" to "ready" or "refused".
 
 Every step is one transaction, and the database alone says what is done: a document in `parsing`
-is parsed again, one in `embedding` goes on with the passages that have no vector. So a kill at
+is parsed again, one in `embedding` goes on with the passages that are not embedded. So a kill at
 any moment costs at most one step, and nothing has to be remembered elsewhere.
+
+A document that was embedded by another model stays ready while it is embedded anew, after those
+that nobody can search yet: the index made before answers until the last one is done.
 """
 
 import logging
@@ -11,9 +14,10 @@ from pathlib import PurePath
 
 from sqlalchemy.exc import OperationalError
 
-from retrieval import store
+from retrieval import sentence_rows, store
 from retrieval.database import Database, is_storage_full
 from retrieval.embedder import Embedder
+from retrieval.embedding import Embedding
 from retrieval.errors import (
     EmbedderUnavailable,
     ParserStopped,
@@ -24,11 +28,9 @@ from retrieval.errors import (
 from retrieval.files import FileStore
 from retrieval.indexes import Indexes
 from retrieval.parsers.process import ParsedFile, ParseLimits, parse
-from retrieval.vectors import to_bytes
 
 log = logging.getLogger(__name__)
 
-BATCH_PASSAGES = 32
 RETRY_S = 5.0
 
 
@@ -50,6 +52,7 @@ class Indexer:
         self._database = database
         self._files = files
         self._embedder = embedder
+        self._embedding = Embedding(database, embedder)
         self._indexes = indexes
         self._limits = limits
         self._stop = threading.Event()
@@ -108,18 +111,24 @@ class Indexer:
         Raises what concerns the machine (storage, database, embedder) rather than the document.
         """
         with self._database.reading() as session:
-            document = store.next_unfinished(session)
+            document = store.next_unfinished(session) or sentence_rows.next_incomplete(
+                session, self._embedder.fingerprint
+            )
         if document is None:
+            self._indexes.retire_previous()
             return False
         try:
-            if document.state == "embedding":
-                self._embed(document.id)
+            if document.state == "ready":
+                self._renew(document)
+            elif document.state == "embedding":
+                self._embed(document)
             else:
                 self._parse(document)
         except Unreadable as error:
             self.refuse(document.id, error.reason)
         except Exception as error:
-            if _is_of_machine(error):
+            # What could be searched before is not given up.
+            if _is_of_machine(error) or document.state == "ready":
                 raise
             log.exception("indexing %s failed", document.id)
             self.refuse(
@@ -151,6 +160,7 @@ class Indexer:
             stop=self._stop,
         )
         self._store_parsed(document.id, parsed)
+        self._embedding.forget_page()
 
     def _store_parsed(self, id: str, parsed: ParsedFile) -> None:
         with self._database.session() as session:
@@ -199,17 +209,35 @@ class Indexer:
             session.flush()
             self._indexes.lexical.add(session, store.index_texts(session, id))
 
-    def _embed(self, id: str) -> None:
-        with self._database.reading() as session:
-            batch = store.to_embed(session, id, BATCH_PASSAGES)
-        if not batch:
-            self._finish(id)
+    def _embed(self, document: store.Document) -> None:
+        if document.embedder != self._embedder.fingerprint:
+            self._begin_anew(document)
+        elif self._embedding.step(document.id) is None:
+            self._finish(document.id)
+
+    def _renew(self, document: store.Document) -> None:
+        """Embed some more of a ready document that lacks vectors of this embedder."""
+        if document.embedder != self._embedder.fingerprint:
+            self._begin_anew(document)
             return
-        vectors = self._embedder.encode([f"{p.heading}\n{p.text}".strip() for p in batch])
-        with self._database.session() as session:
-            if session.get(store.Document, id) is not None:
-                pairs = zip((p.id for p in batch), map(to_bytes, vectors), strict=True)
-                store.save_vectors(session, pairs)
+        with self._indexes.lock:
+            self._indexes.vectors()  # before the step, so that what it makes is added once
+        made = self._embedding.step(document.id)
+        with self._indexes.lock, self._database.reading() as session:
+            live = set(store.passage_ids(session, document.id))
+            self._indexes.vectors().add([row for row in made or () if row[0] in live])
+
+    def _begin_anew(self, document: store.Document) -> None:
+        """Drop the vectors of another embedder; if that read longer passages, them as well."""
+        with self._indexes.lock, self._database.session() as session:
+            self._indexes.vectors()  # which looks for what was before, while that is there
+            texts = [text for _, text in store.index_texts(session, document.id)]
+            if self._embedder.reads_whole(texts):
+                sentence_rows.forget(session, document.id)
+                store.forget_vectors(session, document.id, self._embedder.fingerprint)
+            else:
+                self._indexes.lexical.remove(session, store.clear_content(session, document.id))
+                store.set_state(session, document.id, "queued")
 
     def _finish(self, id: str) -> None:
         with self._indexes.lock:

@@ -13,7 +13,6 @@ from retrieval.errors import (
     CopyNotKept,
     DocumentNotFound,
     DocumentShared,
-    EmbedderUnavailable,
     RetrievalError,
     StorageFull,
 )
@@ -64,7 +63,6 @@ class Library:
         self._indexes.mend_lexical()
         with self._lock, self._database.reading() as session:
             self._files.sweep(store.wanted_hashes(session))
-        self._requeue_outdated()
         self._indexer.start()
 
     def close(self) -> None:
@@ -224,7 +222,6 @@ class Library:
             passages = search.search(
                 self._database,
                 self._indexes,
-                self.embedder,
                 question,
                 owner=owner,
                 limit=limit,
@@ -292,21 +289,9 @@ class Library:
 
     def rebuild_index(self) -> IndexCheck:
         """Build both indexes again from the database, and check them."""
-        self._requeue_outdated()
         self._indexes.rebuild()
         self._indexer.wake()
         return self.check()
-
-    def _requeue_outdated(self) -> None:
-        """Documents embedded by another model are indexed again from their stored copies."""
-        try:
-            fingerprint = self.embedder.fingerprint
-        except EmbedderUnavailable:
-            return
-        with self._lock, self._database.session() as session:
-            for document in store.outdated(session, fingerprint):
-                self._indexes.lexical.remove(session, store.clear_content(session, document.id))
-                document.state = "queued"
 
     def check(self) -> IndexCheck:
         """Compare both indexes and the stored copies with the database; changes nothing.

@@ -5,7 +5,6 @@ from typing import NamedTuple, TypeAlias
 
 from retrieval import store
 from retrieval.database import Database
-from retrieval.embedder import Embedder
 from retrieval.indexes import Indexes
 from retrieval.views import Found
 
@@ -52,7 +51,6 @@ def fuse(lexical: Sequence[int], dense: Sequence[int], dense_weight: float = 1.0
 def search(
     database: Database,
     indexes: Indexes,
-    embedder: Embedder,
     question: str,
     *,
     owner: str,
@@ -60,13 +58,13 @@ def search(
     documents: Sequence[str] | None,
 ) -> tuple[Found, ...]:
     """The best passages of the ready documents this owner sees (or the `documents` among them)."""
-    vectors = indexes.vectors()
+    vectors, embedder = indexes.dense()
     vector = embedder.encode_question(question)
     with database.reading() as session:
         by_words = indexes.lexical.search(session, question, owner, documents, CANDIDATES)
         allowed = None
         if documents is not None or store.has_hidden(session, owner):
-            allowed = store.searchable_ids(session, vectors.fingerprint, owner, documents)
+            allowed = store.visible_ids(session, owner, documents)
         by_meaning = vectors.search(vector, CANDIDATES, allowed)
         weight = 1.0 if embedder.handles(question) else UNKNOWN_SCRIPT_WEIGHT
         fused = fuse(by_words, by_meaning, weight)

@@ -106,14 +106,6 @@ class Passage(Base):
     vector: Mapped[bytes | None] = mapped_column(LargeBinary)
 
 
-class PassageText(NamedTuple):
-    """A passage on its way to an index: what is embedded and searched."""
-
-    id: int
-    heading: str
-    text: str
-
-
 class Hit(NamedTuple):
     """A live passage with its document and what is known of its page."""
 
@@ -231,6 +223,12 @@ def outdated(session: Session, embedder: str) -> list[Document]:
     return list(session.scalars(query))
 
 
+def forget_vectors(session: Session, id: str, embedder: str) -> None:
+    """Begin to embed a document's passages anew, by another embedder."""
+    session.execute(update(Passage).where(Passage.document_id == id).values(vector=None))
+    session.execute(update(Document).where(Document.id == id).values(embedder=embedder))
+
+
 def clear_content(session: Session, id: str) -> list[int]:
     """Forget pages and passages of a document; returns the ids the passages had."""
     ids = passage_ids(session, id)
@@ -250,36 +248,26 @@ def insert_rows(session: Session, model: type[Base], rows: Sequence[dict[str, An
         session.execute(insert(model), rows)
 
 
-def to_embed(session: Session, id: str, limit: int) -> list[PassageText]:
-    """The next passages of a document that have no vector yet, in order."""
-    query = (
-        select(Passage.id, Passage.heading, Passage.text)
-        .where(Passage.document_id == id, Passage.vector.is_(None))
-        .order_by(Passage.id)
-        .limit(limit)
-    )
-    return [PassageText(*row) for row in session.execute(query)]
-
-
 def save_vectors(session: Session, vectors: Iterable[tuple[int, bytes]]) -> None:
     session.execute(update(Passage), [{"id": id, "vector": vector} for id, vector in vectors])
 
 
-def searchable_ids(
-    session: Session,
-    embedder: str,
-    owner: str | None = None,
-    documents: Sequence[str] | None = None,
-) -> list[int]:
+def searchable_ids(session: Session, embedder: str) -> list[int]:
     """Ids of the passages of ready documents with vectors of this embedder, ascending."""
     query = (
         select(Passage.id)
         .join(Document)
         .where(Document.state == "ready", Document.embedder == embedder)
+        .where(Passage.vector.is_not(None))
         .order_by(Passage.id)
     )
-    if owner is not None:
-        query = query.where(Document.owner.in_(visible_to(owner)))
+    return list(session.scalars(query))
+
+
+def visible_ids(session: Session, owner: str, documents: Sequence[str] | None) -> list[int]:
+    """Ids of the passages of ready documents that this owner sees, or the `documents` of them."""
+    query = select(Passage.id).join(Document).where(Document.state == "ready")
+    query = query.where(Document.owner.in_(visible_to(owner)))
     if documents is not None:
         query = query.where(Document.id.in_(documents))
     return list(session.scalars(query))

@@ -19,17 +19,23 @@ def to_bytes(vector: NDArray[np.float32]) -> bytes:
 
 
 class IndexIdentity(NamedTuple):
-    """What an index was built of; two indexes with one identity hold the same passages."""
+    """What an index was built of: by which embedder, found at `model`, and of which passages."""
 
+    model: str
     fingerprint: str
     dim: int
     passages: int
     digest: str
 
     @classmethod
-    def of(cls, fingerprint: str, dim: int, ids: Iterable[int]) -> "IndexIdentity":
+    def of(cls, model: str, fingerprint: str, dim: int, ids: Iterable[int]) -> "IndexIdentity":
         array = np.sort(np.fromiter(ids, dtype="<i8"))
-        return cls(fingerprint, dim, len(array), hashlib.sha256(array.tobytes()).hexdigest())
+        digest = hashlib.sha256(array.tobytes()).hexdigest()
+        return cls(model, fingerprint, dim, len(array), digest)
+
+    def holds_same(self, other: "IndexIdentity | None") -> bool:
+        """Whether both are of the same passages and vectors, wherever the model was."""
+        return other is not None and self[1:] == other[1:]
 
 
 class VectorIndex:
@@ -66,9 +72,12 @@ class VectorIndex:
 
     def load(self, expected: Sequence[int]) -> bool:
         """Read the file if it holds exactly the `expected` passages of this embedder."""
-        if stored_identity(self._file.parent) != IndexIdentity.of(
-            self.fingerprint, self.dim, expected
-        ):
+        identity = IndexIdentity.of("", self.fingerprint, self.dim, expected)
+        return self.load_as(identity)
+
+    def load_as(self, identity: IndexIdentity) -> bool:
+        """Read the file if that is what it holds."""
+        if not identity.holds_same(stored_identity(self._file.parent)):
             return False
         try:
             index = self._faiss.read_index(str(self._file))
@@ -77,7 +86,8 @@ class VectorIndex:
         with self._lock:
             self._index, self._dirty = index, False
             # The little file may be right and the big one another: ask the index itself.
-            if index.d != self.dim or sorted(self._ids()) != sorted(expected):
+            found = IndexIdentity.of("", self.fingerprint, index.d, self._ids())
+            if not identity.holds_same(found):
                 self._index, self._dirty = self._empty(), True
                 return False
         return True
@@ -120,12 +130,15 @@ class VectorIndex:
             _, ids = self._index.search(vector.reshape(1, self.dim), limit, params=parameters)
         return [int(id) for id in ids[0] if id >= 0]
 
-    def save(self) -> None:
-        """Write the file if something changed. Raises OSError; the old file is gone then."""
+    def save(self, model: str) -> None:
+        """Write the file if something changed, and that its embedder is found at `model`.
+
+        Raises OSError; the old file is gone then.
+        """
         with self._lock:
             if not self._dirty:
                 return
-            identity = IndexIdentity.of(self.fingerprint, self.dim, self._ids())
+            identity = IndexIdentity.of(model, self.fingerprint, self.dim, self._ids())
             # Without its description an index is not read, so a kill in between does no harm.
             discard(self._file.parent)
             data = self._faiss.serialize_index(self._index).tobytes()

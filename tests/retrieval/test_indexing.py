@@ -3,6 +3,7 @@
 import errno
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,12 +16,13 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
-from retrieval import store
+from retrieval import sentence_rows, store
 from retrieval.database import Database, is_storage_full
 from retrieval.embedder import Embedder
+from retrieval.embedding import BATCH_PASSAGES
 from retrieval.errors import EmbedderUnavailable, StorageFull
 from retrieval.library import Library
-from retrieval.vectors import VECTOR_DTYPE
+from retrieval.vectors import VECTOR_DTYPE, stored_identity
 from retrieval.views import DocumentView
 from tests.retrieval.make_files import make_database, many_pages
 
@@ -101,7 +103,7 @@ def test_indexing_that_was_killed_goes_on_and_ends_the_same(
     before = {view.name: view for view in documents(killed)}
     assert before["ponds.pdf"].state == "embedding"
     done = before["ponds.pdf"].passages_done
-    assert done % 32 == 0
+    assert done % BATCH_PASSAGES == 0
     kept = {row[0] for row in _ids_with_vectors(killed)}
 
     resumed = open_library(killed)
@@ -272,22 +274,92 @@ def test_without_an_embedding_model_documents_wait_and_say_why(
     assert ready.reason is None
 
 
-def test_documents_of_another_model_are_indexed_again(
-    tmp_path: Path, open_library: OpenLibrary, embedder: Embedder
-) -> None:
-    class Renamed(Embedder):
-        fingerprint = "of another model"
+@pytest.fixture
+def other_model(tmp_path: Path, embedder_folder: str) -> Path:
+    """The same model with another fingerprint."""
+    folder = tmp_path / "other-model"
+    shutil.copytree(embedder_folder, folder)
+    (folder / "note.json").write_text("{}")
+    return folder
 
-    (tmp_path / "a.md").write_text("# Herons\n\nA heron.")
+
+def by_meaning(library: Library) -> list[int | None]:
+    # Not a word of it is in the document.
+    return [found.dense_rank for found in library.search("wading birds").passages]
+
+
+def test_after_a_change_of_model_the_old_index_answers_until_all_is_embedded_anew(
+    tmp_path: Path, open_library: OpenLibrary, embedder: Embedder, other_model: Path
+) -> None:
+    (tmp_path / "a.md").write_text("# Herons\n\nA heron stands. It waits.")
+    library = open_library(embedder=Embedder(str(other_model), "cpu"))
+    view = library.wait(library.add(tmp_path / "a.md").id, 120)
+    library.close()
+    now = open_library(start=False)
+    (problem,) = now.check().problems
+    assert "another model" in problem
+    assert "rebuild-index" in problem
+    assert by_meaning(now) == [1]
+    now.start()
+    assert now.wait(view.id, 120).state == "ready"
+    _until(now.check, lambda check: check.ok)
+    _until(now._indexes.dense, lambda dense: dense.embedder is embedder)
+    assert by_meaning(now) == [1]
+    now.close()
+    assert stored_identity(tmp_path / "data").fingerprint == embedder.fingerprint
+
+
+def test_if_the_old_model_is_gone_words_are_found_until_all_is_embedded_anew(
+    tmp_path: Path, open_library: OpenLibrary, other_model: Path
+) -> None:
+    (tmp_path / "a.md").write_text("# Herons\n\nA heron stands. It waits.")
+    library = open_library(embedder=Embedder(str(other_model), "cpu"))
+    library.wait(library.add(tmp_path / "a.md").id, 120)
+    library.close()
+    shutil.rmtree(other_model)
+    now = open_library(start=False)
+    assert by_meaning(now) == []
+    assert [found.lexical_rank for found in now.search("heron").passages] == [1]
+    now.start()
+    _until(now.check, lambda check: check.ok)
+    assert by_meaning(now) == [1]
+
+
+def test_passages_that_another_model_would_not_read_to_their_end_are_cut_anew(
+    tmp_path: Path, open_library: OpenLibrary, other_model: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("The heron waits at the edge of the water. " * 60)
+    library = open_library()
+    view = library.wait(library.add(tmp_path / "a.txt").id, 120)
+    library.close()
+    (other_model / "sentence_bert_config.json").write_text('{"max_seq_length": 128}')
+    now = open_library(embedder=Embedder(str(other_model), "cpu"))
+    again = _until(lambda: now.get(view.id), lambda view: view.state == "ready" and now.check().ok)
+    assert again.passages > view.passages
+
+
+def test_documents_of_a_version_without_sentences_get_them(
+    tmp_path: Path, open_library: OpenLibrary
+) -> None:
+    (tmp_path / "a.md").write_text("# Herons\n\nA heron stands. It waits.")
     library = open_library()
     view = library.wait(library.add(tmp_path / "a.md").id, 120)
     library.close()
-    other = open_library(embedder=Renamed(embedder.model, "cpu"), start=False)
-    assert "another model" in other.check().problems[0]
-    other.start()
-    assert other.wait(view.id, 120).state == "ready"
-    assert other.search("heron").passages
-    assert other.check().ok
+    with library._database.session() as session:
+        (passage,) = store.passage_ids(session, view.id)
+        sentence_rows.forget(session, view.id)
+    now = open_library(start=False)
+    assert now.get(view.id).state == "ready"
+    now.start()
+
+    def sentences() -> dict[int, sentence_rows.StoredSentences]:
+        with now._database.reading() as session:
+            return sentence_rows.of_passages(session, [passage], now.embedder.fingerprint, 384)
+
+    (stored,) = _until(sentences, bool).values()
+    assert stored.texts == ("# Herons", "A heron stands.", "It waits.")
+    assert by_meaning(now) == [1]
+    assert now.check().ok
 
 
 def test_a_small_file_is_not_kept_waiting_by_a_book(

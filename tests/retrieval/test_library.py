@@ -238,7 +238,7 @@ def test_indexes_can_be_checked_and_rebuilt(
     library.wait(library.add(write(tmp_path / "a.md", TEXT)).id, 120)
     library.close()
     (tmp_path / "data/index.json").write_text(
-        json.dumps({"fingerprint": "other", "dim": 384, "passages": 1, "digest": "x"})
+        json.dumps({"model": "m", "fingerprint": "other", "dim": 384, "passages": 1, "digest": "x"})
     )
     fresh = open_library(start=False)
     assert fresh.check().problems == (

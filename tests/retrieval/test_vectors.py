@@ -40,7 +40,7 @@ def test_an_empty_index_finds_nothing(tmp_path: Path) -> None:
 
 
 def test_a_saved_index_is_loaded_again(index: VectorIndex, tmp_path: Path) -> None:
-    index.save()
+    index.save("a model")
     again = VectorIndex(tmp_path, "model-a", DIM)
     assert again.load([14, 13, 12, 11, 10])
     assert again.search(VECTORS[2], 5) == index.search(VECTORS[2], 5)
@@ -50,24 +50,24 @@ def test_a_saved_index_is_loaded_again(index: VectorIndex, tmp_path: Path) -> No
 def test_an_index_of_other_passages_is_not_loaded(
     index: VectorIndex, tmp_path: Path, expected: list[int]
 ) -> None:
-    index.save()
+    index.save("a model")
     assert not VectorIndex(tmp_path, "model-a", DIM).load(expected)
 
 
 def test_an_index_of_another_model_is_not_loaded(index: VectorIndex, tmp_path: Path) -> None:
-    index.save()
+    index.save("a model")
     assert not VectorIndex(tmp_path, "model-b", DIM).load([10, 11, 12, 13, 14])
 
 
 def test_a_damaged_or_swapped_file_is_not_loaded(index: VectorIndex, tmp_path: Path) -> None:
-    index.save()
+    index.save("a model")
     file = tmp_path / "index.faiss"
     file.write_bytes(file.read_bytes()[:50])
     assert not VectorIndex(tmp_path, "model-a", DIM).load([10, 11, 12, 13, 14])
     other = VectorIndex(tmp_path / "other", "model-a", DIM)
     other.rebuild(ROWS[:4])
     (tmp_path / "other").mkdir()
-    other.save()
+    other.save("a model")
     (tmp_path / "other/index.faiss").replace(file)
     assert not VectorIndex(tmp_path, "model-a", DIM).load([10, 11, 12, 13, 14])
 
@@ -75,6 +75,6 @@ def test_a_damaged_or_swapped_file_is_not_loaded(index: VectorIndex, tmp_path: P
 def test_a_kill_between_the_two_files_leaves_an_index_that_is_not_loaded(
     index: VectorIndex, tmp_path: Path
 ) -> None:
-    index.save()
+    index.save("a model")
     (tmp_path / "index.json").unlink()
     assert not VectorIndex(tmp_path, "model-a", DIM).load([10, 11, 12, 13, 14])
