@@ -17,11 +17,11 @@ _INCOMING = ".incoming-"
 
 
 class Received(NamedTuple):
-    """A file read to its end; `copy` is a temporary copy, if one was asked for."""
+    """A file read to its end; `copy` is a temporary copy."""
 
     content_hash: str
     size_bytes: int
-    copy: Path | None
+    copy: Path
 
 
 class FileStore:
@@ -39,26 +39,24 @@ class FileStore:
         return self.folder / content_hash
 
     @contextmanager
-    def receive(self, source: Path, keep: bool) -> Iterator[Received]:
-        """Read a file once: its hash and, with `keep`, a copy, gone at the end unless accepted.
+    def receive(self, source: Path) -> Iterator[Received]:
+        """Read a file once: its hash and a copy, gone at the end unless accepted.
 
         Raises Unreadable if it cannot be read, StorageFull if the copy does not fit.
         """
         _check_kind(source)
-        copy = self.folder / f"{_INCOMING}{uuid.uuid4().hex}" if keep else None
+        copy = self.folder / f"{_INCOMING}{uuid.uuid4().hex}"
         try:
             with self._explained():
                 received = _read_through(source, copy)
             yield received
         finally:
-            if copy is not None:
-                copy.unlink(missing_ok=True)
+            copy.unlink(missing_ok=True)
 
     def accept(self, received: Received) -> None:
         """Give a received copy its name for good."""
-        if received.copy is not None:
-            with self._explained():
-                received.copy.replace(self.path(received.content_hash))
+        with self._explained():
+            received.copy.replace(self.path(received.content_hash))
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -98,23 +96,17 @@ def _check_kind(source: Path) -> None:
         )
 
 
-def _read_through(source: Path, copy: Path | None) -> Received:
+def _read_through(source: Path, copy: Path) -> Received:
     digest, size = hashlib.sha256(), 0
     try:
         file = source.open("rb")
     except OSError as error:
         raise _unreadable(source, error) from error
-    with file:
-        out = copy.open("wb") if copy else None
-        try:
-            while chunk := _read(file, source):
-                digest.update(chunk)
-                size += len(chunk)
-                if out:
-                    out.write(chunk)
-        finally:
-            if out:
-                out.close()
+    with file, copy.open("wb") as out:
+        while chunk := _read(file, source):
+            digest.update(chunk)
+            size += len(chunk)
+            out.write(chunk)
     return Received(digest.hexdigest(), size, copy)
 
 

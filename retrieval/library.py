@@ -15,13 +15,15 @@ from retrieval.errors import (
     DocumentShared,
     RetrievalError,
     StorageFull,
+    Unreadable,
 )
 from retrieval.files import FileStore, Received
 from retrieval.indexes import Indexes
 from retrieval.indexing import Indexer
 from retrieval.lexical import Fts5Index, LexicalIndex
 from retrieval.page_image import PageNotDrawn, draw_page
-from retrieval.parsers.formats import format_of, unsupported
+from retrieval.parsers.formats import format_of
+from retrieval.parsers.identify import identify
 from retrieval.parsers.process import ParseLimits
 from retrieval.views import DocumentView, Found, IndexCheck, SearchResult
 
@@ -101,14 +103,20 @@ class Library:
         """
         # A name that is no valid text for the system may still be stored and shown.
         name = os.fsencode(name or path.name).decode("utf-8", errors="replace")
-        format = format_of(name)
-        reason = None if format else unsupported(name)
-        with self._files.receive(path, keep=format is not None) as received, self._lock:
-            if not received.size_bytes:
-                reason = _EMPTY_FILE
-            id, duplicate = self._record(name, format or "", received, owner, reason)
+        with self._files.receive(path) as received, self._lock:
+            format, reason = self._identify(received, name)
+            id, duplicate = self._record(name, format, received, owner, reason)
         self._indexer.wake()
         return replace(self.get(id, owner), duplicate=duplicate)
+
+    def _identify(self, received: Received, name: str) -> tuple[str, str | None]:
+        """The format of a file, or why it is refused at once."""
+        if not received.size_bytes:
+            return format_of(name) or "", _EMPTY_FILE
+        try:
+            return identify(received.copy, name), None
+        except Unreadable as error:
+            return format_of(name) or "", error.reason
 
     def _record(
         self, name: str, format: str, received: Received, owner: str, reason: str | None

@@ -13,28 +13,58 @@ FORMATS = {
     ".xhtml": "html",
     ".pdf": "pdf",
     ".docx": "docx",
+    ".docm": "docx",
+    ".dotx": "docx",
+    ".xlsx": "xlsx",
+    ".xlsm": "xlsx",
+    ".xltx": "xlsx",
+    ".epub": "epub",
+    ".csv": "csv",
+    ".tsv": "csv",
 }
-SUPPORTED = "Markdown (.md), plain text (.txt), HTML (.html), PDF (.pdf) and Word (.docx)"
+SUPPORTED = (
+    "Markdown (.md), plain text (.txt), HTML (.html), PDF (.pdf), Word (.docx), Excel (.xlsx), "
+    "EPUB (.epub) and CSV (.csv)"
+)
+
+AS_DOCX = "Save it as .docx and add that."
+AS_XLSX = "Save it as .xlsx and add that."
+AS_PDF = "Export it as .pdf and add that."
+AS_TEXT = "Save it as .txt or .pdf and add that."
+AS_EPUB = "Convert it to .epub or .pdf and add that."
+RECOGNISE = "Run it through text recognition (OCR) and add the result."
+UNPACK = "Unpack it and add the files in it."
 
 _CONVERT = {
-    ".doc": "Save it as .docx and add that.",
-    ".rtf": "Save it as .docx or .txt and add that.",
-    ".odt": "Save it as .docx or .pdf and add that.",
-    ".epub": "Convert it to .html or .pdf and add that.",
-    ".ppt": "Export it as .pdf and add that.",
-    ".pptx": "Export it as .pdf and add that.",
+    AS_DOCX: "doc dot rtf odt wpd wps sxw",
+    AS_XLSX: "xls xlt xlsb ods numbers",
+    AS_PDF: "ppt pptx pps ppsx odp key pages vsd vsdx ps xps djvu mhtml mht",
+    AS_TEXT: "eml msg tex rst json xml yaml log",
+    AS_EPUB: "mobi azw azw3 fb2 lit chm",
+    RECOGNISE: "png jpg jpeg gif tif tiff bmp webp heic svg",
+    UNPACK: "zip tar gz tgz bz2 xz 7z rar zst",
 }
+_ADVICE = {f".{suffix}": advice for advice, names in _CONVERT.items() for suffix in names.split()}
 
 # What a file is by its first bytes, whatever its name says.
 _MAGIC = (
     (b"%PDF-", "a PDF"),
     (b"PK\x03\x04", "a ZIP archive or Office file"),
+    (b"PK\x05\x06", "an empty ZIP archive"),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an older Office file"),
     (b"\x89PNG\r\n", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
     (b"GIF8", "a GIF image"),
+    (b"II*\x00", "a TIFF image"),
+    (b"MM\x00*", "a TIFF image"),
     (b"\x1f\x8b", "a gzip archive"),
     (b"7z\xbc\xaf", "a 7-Zip archive"),
+    (b"Rar!\x1a\x07", "a RAR archive"),
+    (b"BZh", "a bzip2 archive"),
+    (b"\xfd7zXZ\x00", "an xz archive"),
+    (b"(\xb5/\xfd", "a Zstandard archive"),
+    (b"%!PS", "a PostScript document"),
+    (b"AT&TFORM", "a DjVu document"),
     (b"SQLite format 3", "an SQLite database"),
     (b"\x7fELF", "a program"),
     (b"{\\rtf", "an RTF document"),
@@ -68,7 +98,7 @@ def unsupported(name: str) -> str:
     """Why a file of this name is refused, and what to do."""
     suffix = PurePath(name).suffix.lower()
     what = f"Files of type {suffix} are" if suffix else "Files without an extension are"
-    advice = _CONVERT.get(suffix, "Convert the file to one of these and add that.")
+    advice = _ADVICE.get(suffix, "Convert the file to one of these and add that.")
     return f"{what} not supported. Supported are {SUPPORTED}. {advice}"
 
 

@@ -8,7 +8,7 @@ import docx
 import pytest
 
 from retrieval.errors import Unreadable
-from retrieval.parsers.formats import format_of, unsupported
+from retrieval.parsers.formats import format_of
 from retrieval.parsers.process import ParsedFile, ParseLimits
 from tests.retrieval.make_files import many_pages, pdf, word_file
 
@@ -200,12 +200,3 @@ def test_the_child_loads_neither_torch_nor_the_database(format: str) -> None:
     ).stdout
     for heavy in ('"torch"', '"transformers"', '"sqlalchemy"', '"numpy"', '"faiss"'):
         assert heavy not in out
-
-
-def test_unsupported_formats_say_what_is_supported() -> None:
-    assert format_of("table.xlsx") is None
-    assert "Files of type .xlsx are not supported" in unsupported("table.xlsx")
-    assert "PDF (.pdf)" in unsupported("table.xlsx")
-    assert "Save it as .docx" in unsupported("letter.doc")
-    assert "without an extension" in unsupported("Makefile")
-    assert format_of("REPORT.PDF") == "pdf"
