@@ -46,22 +46,26 @@
     return [];
   };
 
-  // A first click asks, a second one within four seconds does it.
-  const sure = (button) => {
-    if (button.dataset.asked) return true;
-    button.dataset.asked = "yes";
-    button.textContent = button.dataset.sure;
-    setTimeout(() => {
-      delete button.dataset.asked;
-      button.textContent = "";
-    }, 4000);
-    return false;
-  };
+  // A first click asks, a second one does it, and one elsewhere means no. The list is drawn anew
+  // whenever a document changes: what was asked stays asked.
+  pageturn.documents = (element, trigger, watch) => {
+    let asked = null; // a document
 
-  pageturn.documents = (element, trigger) => {
-    element.addEventListener("click", (event) => {
-      const remove = event.target.closest("[data-remove]");
-      if (remove && sure(remove)) trigger("remove", { document: remove.dataset.remove });
+    const ask = (id) => {
+      asked = id;
+      for (const button of element.querySelectorAll("[data-remove]")) {
+        const isAsked = button.dataset.remove === asked;
+        if (isAsked) button.dataset.asked = "yes";
+        else delete button.dataset.asked;
+        button.textContent = isAsked ? button.dataset.sure : "";
+      }
+    };
+
+    watch("value", () => ask(asked));
+    document.addEventListener("click", (event) => {
+      const id = event.target.closest?.("[data-remove]")?.dataset.remove ?? null;
+      if (id && id === asked) trigger("remove", { document: id });
+      if (asked || id) ask(id === asked ? null : id);
     });
   };
 

@@ -166,7 +166,7 @@ def build(
                     documents = _html(
                         "",
                         elem_id="pt-documents",
-                        js_on_load="pageturn.documents(element, trigger, 'remove')",
+                        js_on_load="pageturn.documents(element, trigger, watch, 'remove')",
                     )
         seen = gr.Textbox(visible=False)
         editing = gr.Textbox(visible=False)

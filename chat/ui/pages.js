@@ -70,6 +70,16 @@
     });
   };
 
+  // What is read beside the table: { document, page, asked }, where `asked` says that its removal
+  // has been asked about; null where nothing is. The panel is drawn anew for as long as its document
+  // changes, and an answer may come late: this, and not the panel, is what the person wants.
+  let reading = null;
+  const read = (trigger, document, page = 1) => {
+    const same = reading?.document === document && reading.page === page;
+    reading = { document, page, asked: same && reading.asked };
+    trigger("read", { document, page });
+  };
+
   // The table is drawn anew whenever a document changes: order and filter are put on it again.
   pageturn.library = (element, trigger, watch) => {
     let column = null;
@@ -99,9 +109,9 @@
 
     watch("value", () => {
       arrange();
-      // What is read beside the table is drawn anew for as long as its document changes.
-      const reading = document.querySelector("[data-reading][data-unsettled]");
-      if (reading) trigger("read", { document: reading.dataset.reading, page: 1 });
+      if (reading && document.querySelector("[data-reading][data-unsettled]")) {
+        read(trigger, reading.document, reading.page);
+      }
     });
     document.addEventListener("input", (event) => {
       if (event.target.closest?.("#pt-library-find")) arrange();
@@ -114,15 +124,26 @@
         column = sort;
         arrange();
       } else if (open) {
-        trigger("read", { document: open.dataset.document, page: 1 });
+        read(trigger, open.dataset.document);
       }
     });
   };
 
   pageturn.reading = (element, trigger, watch) => {
+    let shown = null;
     watch("value", () => {
       const panel = element.querySelector("[data-reading]");
-      if (panel && matchMedia("(max-width: 940px)").matches) panel.scrollIntoView();
+      const id = panel?.dataset.reading ?? null;
+      const isNew = id !== shown;
+      shown = id;
+      if (!panel) return;
+      if (!reading) {
+        trigger("close"); // it was closed, or removed, while this was on its way
+        return;
+      }
+      const sure = panel.querySelector(".pt-sure");
+      if (sure && id === reading.document) sure.hidden = !reading.asked;
+      if (isNew && matchMedia("(max-width: 940px)").matches) panel.scrollIntoView();
     });
     element.addEventListener("click", (event) => {
       const button = event.target.closest("button");
@@ -130,14 +151,25 @@
       if (!button || !panel) return;
       const id = panel.dataset.reading;
       const sure = panel.querySelector(".pt-sure");
-      if (button.dataset.page) trigger("read", { document: id, page: Number(button.dataset.page) });
-      else if ("again" in button.dataset) trigger("again", { document: id });
-      else if ("removeDocument" in button.dataset) trigger("remove", { document: id });
-      else if ("askRemove" in button.dataset) {
-        sure.hidden = false;
+      const ask = (asked) => {
+        sure.hidden = !asked;
+        if (reading) reading.asked = asked;
+      };
+      if (button.dataset.page) read(trigger, id, Number(button.dataset.page));
+      else if ("again" in button.dataset) {
+        reading = { document: id, page: 1, asked: false };
+        trigger("again", { document: id });
+      } else if ("removeDocument" in button.dataset) {
+        reading = null;
+        trigger("remove", { document: id });
+      } else if ("askRemove" in button.dataset) {
+        ask(true);
         sure.querySelector("[data-remove-document]").focus();
-      } else if ("keep" in button.dataset) sure.hidden = true;
-      else if ("close" in button.dataset) trigger("close");
+      } else if ("keep" in button.dataset) ask(false);
+      else if ("close" in button.dataset) {
+        reading = null;
+        trigger("close");
+      }
     });
   };
 

@@ -47,7 +47,8 @@ def question(text: str, turn_id: str | None = None, words: Words = EN) -> Messag
         else ""
     )
     asked = f'<div class="pt-question" dir="auto">{escape(text)}</div>'
-    return _html("user", f'<div class="pt-asks">{edit}{asked}</div>')
+    # The button comes when the turn has ended: after the question, which stays where it is.
+    return _html("user", f'<div class="pt-asks">{asked}{edit}</div>')
 
 
 def answer(markdown: str) -> list[Message]:

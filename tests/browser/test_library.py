@@ -73,7 +73,7 @@ def test_the_browser_itself_refuses_other_hosts(browser: Browser, server: Any) -
             document.addEventListener("securitypolicyviolation", (event) =>
                 resolve(event.effectiveDirective), { once: true });
             document.body.append(Object.assign(new Image(), { src: "http://203.0.113.9/x.png" }));
-            setTimeout(() => resolve("nothing"), 3000);
+            setTimeout(() => resolve("nothing"), 20000);
         })"""
     )
     page.close()
