@@ -205,7 +205,11 @@ class Library:
         view = self.get(document_id, owner)
         if view.format != "pdf":
             raise PageNotDrawn("it is no page of a PDF")
-        return draw_page(self._files.path(view.content_hash), page, spans)
+        try:
+            text = self.page_text(document_id, page, owner)
+        except DocumentNotFound:
+            raise PageNotDrawn("there is no such page") from None
+        return draw_page(self._files.path(view.content_hash), page, text, spans)
 
     def is_empty(self, owner: str = "local") -> bool:
         """True if this owner sees no document that is ready or on its way."""

@@ -8,12 +8,15 @@ A parser may crash, loop or fill the memory; here that harms nobody else. No tor
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from retrieval.errors import NothingToIndex, Unreadable
-from retrieval.parsers.formats import Parsed
+from retrieval.parsers.formats import MAX_CHARACTERS, Parsed
+
+# Of UTF-8 and of JSON's own signs, more than the most characters take.
+MAX_OUTPUT_BYTES = 128 * 2**20
 
 
 def _parser(format: str) -> Callable[[Path], Parsed]:
@@ -40,9 +43,17 @@ def limit(memory_bytes: int, cpu_s: int) -> None:
         import resource
     except ImportError:  # Windows: the parent's wall-time limit is what remains
         return
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 5))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for kind, soft, hard in (
+        (resource.RLIMIT_AS, memory_bytes, memory_bytes),
+        # The signal of the first says what it is about, the second kills without a word.
+        (resource.RLIMIT_CPU, cpu_s, cpu_s + 5),
+        (resource.RLIMIT_FSIZE, MAX_OUTPUT_BYTES, MAX_OUTPUT_BYTES),
+        (resource.RLIMIT_CORE, 0, 0),
+    ):
+        _, most = resource.getrlimit(kind)  # a child of this child has these already
+        if most != resource.RLIM_INFINITY:
+            soft, hard = min(soft, most), min(hard, most)
+        resource.setrlimit(kind, (soft, hard))
     os.nice(5)
 
 
@@ -51,7 +62,14 @@ def run(format: str, file: str, tokenizer: str, max_tokens: int) -> dict[str, An
         parsed = _parser(format)(Path(file))
         from retrieval.chunking import Chunker
 
-        cuts = Chunker(tokenizer, max_tokens).cut(parsed.pages, parsed.markdown)
+        if sum(map(len, parsed.pages)) > MAX_CHARACTERS:
+            raise Unreadable(
+                f"The file holds more than {MAX_CHARACTERS:,} characters of text, which is more "
+                "than one document may have. Split it and add the parts."
+            )
+        repeats = _repeats(parsed.pages)
+        pages = ["" if n in repeats else page for n, page in enumerate(parsed.pages, 1)]
+        cuts = Chunker(tokenizer, max_tokens).cut(pages, parsed.markdown)
         if not cuts:
             raise NothingToIndex("The file holds only white space. There is nothing to index.")
     except Unreadable as error:
@@ -65,11 +83,32 @@ def run(format: str, file: str, tokenizer: str, max_tokens: int) -> dict[str, An
     return {
         "title": parsed.title,
         "pages": parsed.pages,
-        "warnings": parsed.warnings,
+        "warnings": [*parsed.warnings, *_said(repeats, len(pages))],
         "labels": parsed.labels,
         "ocr_pages": parsed.ocr_pages,
         "passages": cuts,
     }
+
+
+def _repeats(pages: Sequence[str]) -> dict[int, int]:
+    """Pages, from 1, with the text of an earlier one, and which that is: found once is enough."""
+    first: dict[str, int] = {}
+    repeats = {}
+    for number, page in enumerate(pages, 1):
+        text = " ".join(page.split())
+        if text and first.setdefault(text, number) != number:
+            repeats[number] = first[text]
+    return repeats
+
+
+def _said(repeats: dict[int, int], pages: int) -> Iterable[str]:
+    if repeats:
+        shown = ", ".join(f"{page} ({of})" for page, of in list(repeats.items())[:10])
+        more = f" and {len(repeats) - 10} more" if len(repeats) > 10 else ""
+        yield (
+            f"{len(repeats)} of {pages} pages repeat an earlier one and are found under that: "
+            f"{shown}{more}."
+        )
 
 
 def main() -> None:

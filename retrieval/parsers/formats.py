@@ -71,6 +71,10 @@ _MAGIC = (
 )
 
 
+# What one document may hold: 5,000 pages of a book. The parent process keeps all of it at a time.
+MAX_CHARACTERS = 10_000_000
+
+
 @dataclass(frozen=True)
 class Parsed:
     """What a parser found: pages as text ("\\n" line ends), page 1 first.

@@ -2,15 +2,16 @@
 
 PDFium is not thread-safe and may crash on a damaged file; here that harms nobody else.
 
-    python -m retrieval.parsers.page_child FILE PAGE SPANS WIDTH MEMORY_BYTES CPU_S
+    python -m retrieval.parsers.page_child FILE PAGE SPANS WIDTH MOST_PIXELS MEMORY_BYTES CPU_S
 
-SPANS are ranges of characters in the page's extracted text: "120-180,300-340", or "-" for none.
+SPANS are ranges of characters in the text that was read from the page, which comes on standard
+input: "120-180,300-340", or "-" for none.
 """
 
 import os
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,13 +19,17 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 from PIL import Image, ImageChops, ImageDraw
 
+from retrieval.parsers import ocr
 from retrieval.parsers.child import limit
-from retrieval.parsers.pdf import page_text
+from retrieval.parsers.pdf_fields import fields
+from retrieval.parsers.pdf_page import read_layer
 
-_MOST_PIXELS = 6_000_000
+# Words of a scanned page are looked for in a picture this large.
+_OCR_PIXELS = 9_000_000
 _MARK = (253, 232, 164)
 _LINE = (31, 107, 102)
-_INVISIBLE = {"\ufffe", "\x02", "\u00ad", "\ufeff"}
+# Hyphens as well: one at the end of a line is left out of the text, or stands for a mark.
+_INVISIBLE = frozenset("\ufffe\x02\u00ad\ufeff-\u2010\u2011")
 
 
 class Box(NamedTuple):
@@ -41,28 +46,39 @@ class Box(NamedTuple):
 
 
 class Letter(NamedTuple):
-    """A visible character and its place among what PDFium counts."""
+    """A visible character and where it stands."""
 
     character: str
-    place: int
+    box: Box
 
 
-def draw(file: Path, page: int, spans: list[tuple[int, int]], width: int) -> Image.Image:
+def draw(
+    file: Path,
+    page: int,
+    text: str,
+    spans: Sequence[tuple[int, int]],
+    width: int,
+    most_pixels: int,
+) -> Image.Image:
     """The page counted from 1, at most ``width`` pixels wide."""
     with pdfium.PdfDocument(file) as document:
-        text = page_text(document, page - 1) or ""
+        document.init_forms()
         drawn = document[page - 1]
-        page_width, page_height = drawn.get_size()
-        scale = min(width / page_width, (_MOST_PIXELS / (page_width * page_height)) ** 0.5)
-        bitmap = drawn.render(scale=scale)
-        boxes = _boxes(drawn, text, spans, bitmap.get_posconv(drawn))
-        return _boxed(bitmap.to_pil().convert("RGB"), boxes)
+        bitmap = drawn.render(scale=_scale(drawn, width, most_pixels))
+        image: Image.Image = bitmap.to_pil().convert("RGB")
+        if not spans:
+            return image
+        letters = list(_letters(drawn, bitmap.get_posconv(drawn)))
+        return _boxed(image, _boxes(letters or _recognised(drawn, image), text, spans))
 
 
-def _boxes(page: Any, text: str, spans: list[tuple[int, int]], place: Any) -> list[Box]:
+def _scale(page: pdfium.PdfPage, width: int, most_pixels: int) -> float:
+    page_width, page_height = page.get_size()
+    return float(min(width / page_width, (most_pixels / (page_width * page_height)) ** 0.5))
+
+
+def _boxes(letters: list[Letter], text: str, spans: Sequence[tuple[int, int]]) -> list[Box]:
     """A box for each line of each span."""
-    letters_page = page.get_textpage()
-    letters = list(_letters(letters_page))
     stream = "".join(letter.character for letter in letters)
     boxes: list[Box] = []
     for start, end in spans:
@@ -72,23 +88,42 @@ def _boxes(page: Any, text: str, spans: list[tuple[int, int]], place: Any) -> li
             continue
         line: Box | None = None
         for letter in letters[at : at + len(wanted)]:
-            left, bottom, right, top = letters_page.get_charbox(letter.place)
-            (x0, y0), (x1, y1) = place.to_bitmap(left, top), place.to_bitmap(right, bottom)
-            box = Box(min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1))
-            joined = _joined(line, box) if line else None
+            joined = _joined(line, letter.box) if line else None
             if line and joined is None:
                 boxes.append(line)
-            line = joined or box
+            line = joined or letter.box
         if line:
             boxes.append(line)
     return boxes
 
 
-def _letters(letters_page: Any) -> Iterator[Letter]:
-    for index in range(letters_page.count_chars()):
-        code = pdfium_c.FPDFText_GetUnicode(letters_page, index)
+def _letters(page: pdfium.PdfPage, place: Any) -> Iterator[Letter]:
+    """The characters of the text in the order in which they were read, then those of fields."""
+    layer = page.get_textpage()
+    for index in read_layer(page).places:
+        code = pdfium_c.FPDFText_GetUnicode(layer, index)
         for character in _visible(chr(code)) if code else "":
-            yield Letter(character, index)
+            yield Letter(character, _box(place, layer.get_charbox(index)))
+    for field in fields(page):
+        for character in _visible(field.text):
+            yield Letter(character, _box(place, field.box))
+
+
+def _box(place: Any, corners: tuple[float, float, float, float]) -> Box:
+    left, bottom, right, top = corners
+    (x0, y0), (x1, y1) = place.to_bitmap(left, top), place.to_bitmap(right, bottom)
+    return Box(min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1))
+
+
+def _recognised(page: pdfium.PdfPage, image: Image.Image) -> list[Letter]:
+    """The characters of a page that only its picture shows."""
+    large = page.render(scale=_scale(page, image.width * 4, _OCR_PIXELS)).to_pil()
+    smaller = image.width / large.width
+    return [
+        Letter(character, Box(*(edge * smaller for edge in word.box)))
+        for word in ocr.recognise(large)
+        for character in _visible(word.text)
+    ]
 
 
 def _visible(text: str) -> str:
@@ -141,12 +176,15 @@ def _boxed(image: Image.Image, boxes: list[Box]) -> Image.Image:
 
 
 def main() -> None:
-    file, page, spans, width, memory_bytes, cpu_s = sys.argv[1:]
+    file, page, spans, *sizes = sys.argv[1:]
+    width, most_pixels, memory_bytes, cpu_s = map(int, sizes)
     answer = os.dup(1)
     os.dup2(2, 1)
-    limit(int(memory_bytes), int(cpu_s))
+    limit(memory_bytes, cpu_s)
+    text = sys.stdin.buffer.read().decode("utf-8")
     ranges = [] if spans == "-" else [span.split("-") for span in spans.split(",")]
-    image = draw(Path(file), int(page), [(int(a), int(b)) for a, b in ranges], int(width))
+    wanted = [(int(start), int(end)) for start, end in ranges]
+    image = draw(Path(file), int(page), text, wanted, width, most_pixels)
     with os.fdopen(answer, "wb") as out:
         image.save(out, "PNG")
 

@@ -9,14 +9,21 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from tempfile import TemporaryFile
+from typing import IO, Any, NamedTuple
 
 from retrieval.errors import ParserStopped, Unreadable
+from retrieval.parsers import ocr
 
 log = logging.getLogger(__name__)
 
 _ROOT = Path(__file__).parents[2]
 _POLL_S = 0.1
+_SAID_BYTES = 2_000
+_TOO_MUCH_COMPUTING = (
+    "A part of the file takes more computing than any page should, and reading it was stopped. "
+    "Save it again with the program that made it, or print it to a new file, and add that."
+)
 
 
 class ParseLimits(NamedTuple):
@@ -86,26 +93,29 @@ def parse(
         str(limits.memory_bytes),
         str(int(limits.wall_s) + 1),
     ]
+    if format == "pdf" and ocr.program():
+        limits = limits._replace(wall_s=limits.wall_s + ocr.FILE_S)
     start = time.perf_counter()
-    child = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=child_environment(),
-    )
-    try:
-        out, err = _communicate(child, limits, stop)
-    finally:
-        if child.poll() is None:
-            child.kill()
-            child.communicate()
-    if child.returncode != 0:
-        log.warning(
-            "parser ended with %s: %s", child.returncode, err[-2000:].decode(errors="replace")
+    # Files, not pipes: their size is limited, and nothing of it is held here before the end.
+    with TemporaryFile() as out, TemporaryFile() as err:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env=child_environment(),
+            start_new_session=True,
         )
-        raise Unreadable(_why(child.returncode, err, limits))
-    return _result(json.loads(out), time.perf_counter() - start)
+        try:
+            _wait(child, limits, stop)
+        finally:
+            _end(child)
+        if child.returncode != 0:
+            said = _last_of(err)
+            log.warning("parser ended with %s: %s", child.returncode, said)
+            raise Unreadable(_why(child.returncode, said, limits))
+        out.seek(0)
+        return _result(json.load(out), time.perf_counter() - start)
 
 
 def child_environment() -> dict[str, str]:
@@ -120,18 +130,32 @@ def child_environment() -> dict[str, str]:
     }
 
 
-def _communicate(
-    child: subprocess.Popen[bytes], limits: ParseLimits, stop: threading.Event
-) -> tuple[bytes, bytes]:
+def _wait(child: subprocess.Popen[bytes], limits: ParseLimits, stop: threading.Event) -> None:
     deadline = time.monotonic() + limits.wall_s
     while True:
         try:
-            return child.communicate(timeout=_POLL_S)
+            child.wait(timeout=_POLL_S)
+            return
         except subprocess.TimeoutExpired:
             if stop.is_set():
                 raise ParserStopped("Indexing was stopped; it goes on at the next start.") from None
             if time.monotonic() > deadline:
                 raise Unreadable(_too_slow(limits)) from None
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End a child that still runs, with the programs it runs itself."""
+    if child.poll() is None:
+        if hasattr(os, "killpg"):
+            os.killpg(child.pid, signal.SIGKILL)
+        else:
+            child.kill()
+        child.wait()
+
+
+def _last_of(file: IO[bytes]) -> str:
+    file.seek(max(0, file.seek(0, os.SEEK_END) - _SAID_BYTES))
+    return file.read().decode(errors="replace")
 
 
 def _too_slow(limits: ParseLimits) -> str:
@@ -141,14 +165,14 @@ def _too_slow(limits: ParseLimits) -> str:
     )
 
 
-def _why(returncode: int, err: bytes, limits: ParseLimits) -> str:
-    if b"MemoryError" in err or b"memory allocation" in err or b"Cannot allocate" in err:
+def _why(returncode: int, said: str, limits: ParseLimits) -> str:
+    if any(sign in said for sign in ("MemoryError", "memory allocation", "Cannot allocate")):
         return (
             f"Reading the file takes more than {limits.memory_bytes // 2**20:,} MB of memory. "
             "Split it and add the parts."
         )
     if returncode == -signal.SIGXCPU:
-        return _too_slow(limits)
+        return _TOO_MUCH_COMPUTING
     how = f"signal {-returncode}" if returncode < 0 else f"exit status {returncode}"
     return (
         f"The file made its parser crash ({how}); it is probably damaged. "
