@@ -1,172 +1,88 @@
-"""Word documents: paragraphs and tables in the order of the page, headings kept as such."""
+"""Word documents: everything that is text, in the order in which it is read.
+
+Headers come first and footers last, each once; notes, comments and text boxes follow the
+paragraph that they hang on. What was deleted with changes tracked does not count, what was
+inserted does.
+"""
 
 import re
-import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import docx
-from docx.opc.constants import RELATIONSHIP_TYPE
-from docx.opc.exceptions import PackageNotFoundError
-from docx.oxml.ns import qn
-from docx.oxml.parser import parse_xml
-from lxml.etree import LxmlError  # type: ignore[import-untyped]
+from retrieval.errors import NothingToIndex
+from retrieval.parsers.docx_body import Block, Body, R, joined
+from retrieval.parsers.docx_numbering import Numbering
+from retrieval.parsers.docx_styles import Styles, W
+from retrieval.parsers.formats import Parsed
+from retrieval.parsers.package import Package, Relation
 
-from retrieval.errors import NothingToIndex, Unreadable
-from retrieval.parsers.formats import Parsed, looks_like
-from retrieval.parsers.tables import render_table
-
-MAX_INFLATED_BYTES = 400 * 2**20
-_CHUNK_BYTES = 2**20
-_OLE = b"\xd0\xcf\x11\xe0"
-_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
-_HEADING = re.compile(r"(?i)^heading ([1-6])$")
-_DAMAGED = (
-    "The Word file is damaged and cannot be opened. Open it in a word processor, "
-    "save it again as .docx and add that."
-)
+_TITLE = "{http://purl.org/dc/elements/1.1/}title"
+_NOTES = {"footnotes": "footnote", "endnotes": "endnote", "comments": "comment"}
+# Page numbers alone say nothing of a document.
+_NO_WORDS = re.compile(r"[\W\d_]*|\w{1,12}\W*\d+(\W*\w{1,3}\W*\d+)?\W*")
 
 
 def parse_docx(path: Path) -> Parsed:
-    _check_container(path)
-    _check_inflated_size(path)
-    try:
-        document = docx.Document(str(path))
-        blocks = list(_blocks(document.element.body, document))
-        blocks += _footnotes(document)
-        title = (document.core_properties.title or "").strip()
-    except (PackageNotFoundError, zipfile.BadZipFile, zlib.error, LxmlError) as error:
-        raise Unreadable(_DAMAGED) from error
-    except (KeyError, ValueError, AttributeError, TypeError) as error:
-        # python-docx meets a part that is missing or of another kind than the standard says.
-        raise Unreadable(_DAMAGED) from error
-    text = "\n\n".join(block for block in blocks if block)
+    package = Package(path, "Word document")
+    main = package.main_part("word/document.xml")
+    root = package.xml(main)
+    if root is None or root.tag != f"{W}document":
+        raise package.damaged()
+    relations = package.relations(main)
+    styles = Styles(_part(package, relations, "styles"))
+    numbering = Numbering(_part(package, relations, "numbering"))
+    body = Body(package, relations, styles, numbering, _notes(package, relations))
+    blocks = list(_edges(package, body, root, relations, "header"))
+    for part in root.iterchildren(f"{W}body"):
+        blocks += body.blocks(part)
+    blocks += _edges(package, body, root, relations, "footer")
+    text = joined(blocks)
     if not text.strip():
         raise NothingToIndex(
             "The Word file has no text in its body. If it holds pictures of text, run them "
             "through text recognition (OCR) and add the result."
         )
-    first = re.search(r"^# (.+)$", text, re.MULTILINE)
-    return Parsed(title=title or (first.group(1) if first else ""), pages=(text,), markdown=True)
+    return Parsed(
+        title=_title(package) or body.title,
+        pages=(text,),
+        markdown=True,
+        warnings=(*package.warnings, *body.warnings()),
+    )
 
 
-def _check_container(path: Path) -> None:
-    data = path.read_bytes()
-    if data.startswith(_OLE):
-        if _ENCRYPTED in data:
-            raise Unreadable(
-                "The Word file is protected by a password. Save a copy without one and add it."
-            )
-        raise Unreadable("The file is in Word's older .doc format. Save it as .docx and add that.")
-    if not data.startswith(b"PK"):
-        kind = looks_like(data[:16])
-        found = f"It is {kind}; give it the extension that fits" if kind else "Get a fresh copy"
-        raise Unreadable(f"The file is not a Word document, although its name says so. {found}.")
+def _part(package: Package, relations: dict[str, Relation], kind: str) -> Any | None:
+    targets = [relation.target for relation in relations.values() if relation.kind == kind]
+    return package.xml(targets[0]) if targets else None
 
 
-def _check_inflated_size(path: Path) -> None:
-    """Count what the archive really unpacks to: the sizes it declares can lie."""
-    total = 0
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if "[Content_Types].xml" not in archive.namelist():
-                raise Unreadable("The file is a ZIP archive, not a Word document. Unpack it first.")
-            for member in archive.infolist():
-                with archive.open(member) as stream:
-                    while chunk := stream.read(_CHUNK_BYTES):
-                        total += len(chunk)
-                        if total > MAX_INFLATED_BYTES:
-                            raise Unreadable(
-                                "The Word file unpacks to more than "
-                                f"{MAX_INFLATED_BYTES // 2**20} MB and was not read. "
-                                "Remove its pictures, or export it as PDF, and add that."
-                            )
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise Unreadable(_DAMAGED) from error
-
-
-def _blocks(parent: Any, document: Any) -> Iterator[str]:
-    for element in parent:
-        if element.tag == qn("w:p"):
-            yield _paragraph(element, document)
-        elif element.tag == qn("w:tbl"):
-            yield render_table(_rows(element))
-        elif element.tag == qn("w:sdt"):
-            content = element.find(qn("w:sdtContent"))
-            if content is not None:
-                yield from _blocks(content, document)
-
-
-def _paragraph(element: Any, document: Any) -> str:
-    text = _text(element).strip()
-    if not text:
-        return ""
-    style = element.style and document.styles.element.get_by_id(element.style)
-    name = (style.name_val or "") if style is not None else ""
-    heading = _HEADING.match(name)
-    if heading or name.lower() == "title":
-        return "#" * (int(heading.group(1)) if heading else 1) + " " + " ".join(text.split())
-    is_list = element.pPr is not None and element.pPr.numPr is not None
-    return f"- {text}" if is_list else text
-
-
-def _text(element: Any) -> str:
-    """The visible text below an element: text boxes too, but no deleted text and no copies."""
-    parts: list[str] = []
-    stack = [element]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, str):
-            parts.append(node)
-            continue
-        tag = node.tag
-        if tag == qn("w:t"):
-            parts.append(node.text or "")
-        elif tag in (qn("w:tab"), qn("w:ptab")) and node.getparent().tag == qn("w:r"):
-            parts.append("\t")
-        elif tag in (qn("w:br"), qn("w:cr")):
-            parts.append("\n")
-        elif tag == qn("w:noBreakHyphen"):
-            parts.append("-")
-        # A text box stands twice, for newer and older readers; the Fallback is the copy.
-        elif tag not in (qn("w:del"), qn("w:moveFrom"), _FALLBACK):
-            if tag == qn("w:txbxContent"):
-                parts.append("\n")
-            if node is not element and tag in (qn("w:p"), qn("w:tr")):
-                stack.append("\n")
-            if tag == qn("w:tc"):
-                stack.append(" ")
-            stack.extend(reversed(node))
-    return "".join(parts)
-
-
-_FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
-
-
-def _rows(table: Any) -> list[list[str]]:
-    return [
-        [_text(cell) for cell in row.iter(qn("w:tc")) if _is_inside(cell, row)]
-        for row in table.iterchildren(qn("w:tr"))
-    ]
-
-
-def _is_inside(cell: Any, row: Any) -> bool:
-    """Whether a cell is of this row itself and not of a table nested in it."""
-    return next(cell.iterancestors(qn("w:tr"))) is row
-
-
-def _footnotes(document: Any) -> list[str]:
-    notes = []
-    for relation in document.part.rels.values():
-        if relation.is_external or relation.reltype not in (
-            RELATIONSHIP_TYPE.FOOTNOTES,
-            RELATIONSHIP_TYPE.ENDNOTES,
-        ):
-            continue
-        for note in parse_xml(relation.target_part.blob):
-            text = " ".join(_text(note).split()) if isinstance(note.tag, str) else ""
-            if text:
-                notes.append(f"Note {note.get(qn('w:id'))}: {text}")
+def _notes(package: Package, relations: dict[str, Relation]) -> dict[tuple[str, str], Any]:
+    """Footnotes, endnotes and comments by kind and id; without the separators among them."""
+    notes = {}
+    for part, kind in _NOTES.items():
+        root = _part(package, relations, part)
+        for note in root.iterchildren(f"{W}{kind}") if root is not None else ():
+            if note.get(f"{W}type", "normal") == "normal":
+                notes[kind, note.get(f"{W}id", "")] = note
     return notes
+
+
+def _edges(
+    package: Package, body: Body, root: Any, relations: dict[str, Relation], edge: str
+) -> Iterator[Block]:
+    """The headers or footers of all sections, those that say the same once."""
+    seen = set()
+    for reference in root.iter(f"{W}{edge}Reference"):
+        relation = relations.get(reference.get(f"{R}id", ""))
+        part = package.xml(relation.target) if relation else None
+        for block in body.blocks(part) if part is not None else ():
+            if block.text not in seen and not _NO_WORDS.fullmatch(block.text):
+                seen.add(block.text)
+                yield Block(block.text.lstrip("# "), block.is_item)
+
+
+def _title(package: Package) -> str:
+    kinds = {relation.kind: relation.target for relation in package.relations("").values()}
+    properties = package.xml(kinds.get("core-properties", "docProps/core.xml"))
+    title = properties.findtext(f".//{_TITLE}") if properties is not None else None
+    return " ".join((title or "").split())

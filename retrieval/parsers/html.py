@@ -2,44 +2,81 @@
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from retrieval.errors import NothingToIndex
 from retrieval.parsers.encoding import decode
 from retrieval.parsers.formats import Parsed
-from retrieval.parsers.tables import render_table
+from retrieval.parsers.tables import Grid, render_table
 
-_META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
+_DECLARED = re.compile(
+    rb"(?i)<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)"
+    rb"|^(?:\xef\xbb\xbf)?\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]+)"
+)
+_DECLARED_WITHIN = 4096
+_XHTML = re.compile(r"\A\s*<\?xml|\A.{0,1000}?<html[^>]{0,500}?xmlns", re.DOTALL)
+# Closed in itself, such an element holds nothing in XHTML and the rest of the page in HTML.
+_SELF_CLOSED = re.compile(
+    r"(?i)<(script|style|title|textarea|iframe|noscript|template)\b([^<>]*)/>"
+)
 _SKIPPED = frozenset(
-    """script style template noscript head svg math iframe object canvas select button
+    """script style template noscript head svg iframe object canvas select button audio video
+    annotation annotation-xml rp rt datalist
     """.split()  # noqa: SIM905
 )
 _BLOCKS = frozenset(
-    """address article aside blockquote body caption dd details dialog div dl dt fieldset figcaption
-    figure footer form h1 h2 h3 h4 h5 h6 header hr li main nav ol p pre section summary table tr ul
+    """address article aside blockquote body caption center dd details dialog dir div dl dt fieldset
+    figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr legend li main menu nav ol p section
+    summary table tbody textarea tfoot thead tr ul
     """.split()  # noqa: SIM905
 )
-_SPACE = re.compile(r"[ \t\n\r\f]+")
+_PREFORMATTED = frozenset(("pre", "xmp", "listing", "plaintext"))
+_SPACE = re.compile(r"[ \t\n\r\f\u00a0]+")
+_INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
+_NOT_SHOWN = re.compile(r"(?i)display\s*:\s*none")
+# A cell with more text than this is a part of a page's layout, not a value.
+_MAX_CELL = 2_000
+
+
+class HtmlText(NamedTuple):
+    """The text of a page as Markdown, its title ("" if none), and what decoding it showed."""
+
+    text: str
+    title: str
+    notes: tuple[str, ...]
 
 
 def parse_html(path: Path) -> Parsed:
-    data = path.read_bytes()
-    declared = _META_CHARSET.search(data[:4096])
-    decoded = decode(data, declared.group(1).decode("ascii") if declared else None)
-    tree = LexborHTMLParser(decoded.text)
-    writer = _Writer()
-    if tree.body is not None:
-        _walk(tree.body, writer)
-    text = writer.text()
-    if not text:
+    page = html_text(path.read_bytes())
+    if not page.text:
         raise NothingToIndex(
             "The HTML page has no text of its own (it may be filled by a script). "
             "Save the page from a browser as text or PDF and add that."
         )
-    title = tree.css_first("title")
-    name = _SPACE.sub(" ", title.text()).strip() if title is not None else ""
-    return Parsed(title=name, pages=(text,), markdown=True, warnings=decoded.notes)
+    return Parsed(title=page.title, pages=(page.text,), markdown=True, warnings=page.notes)
+
+
+def html_text(data: bytes) -> HtmlText:
+    """The visible text of a page in whatever encoding. Raises Unreadable for what is no text."""
+    declared = _DECLARED.search(data[:_DECLARED_WITHIN])
+    name = (declared.group(1) or declared.group(2)).decode("ascii") if declared else None
+    decoded = decode(data, name)
+    source = decoded.text
+    if _XHTML.match(source[:2_000]):
+        source = _SELF_CLOSED.sub(r"<\1\2></\1>", source)
+    tree = LexborHTMLParser(source)
+    writer = _Writer()
+    if tree.body is not None:
+        _walk(tree.body, writer)
+    heading = tree.css_first("title") or tree.css_first("h1")
+    title = _plain(heading.text()) if heading is not None else ""
+    return HtmlText(writer.text(), title, decoded.notes)
+
+
+def _plain(text: str) -> str:
+    return _SPACE.sub(" ", _INVISIBLE.sub("", text)).strip()
 
 
 class _Writer:
@@ -50,6 +87,7 @@ class _Writer:
         self._line: list[str] = []
         self._prefix = ""
         self._tight = False
+        self._items: dict[int, int] = {}
 
     def inline(self, text: str) -> None:
         self._line.append(text)
@@ -59,16 +97,30 @@ class _Writer:
         self.end()
         self._prefix, self._tight = prefix, tight
 
+    def start_item(self, node: LexborNode) -> None:
+        """Begin an item of a list, with its number if the list has an order."""
+        above = node.parent
+        if above is None or above.tag != "ol":
+            self.start("- ", tight=True)
+            return
+        first = above.attributes.get("start") or "1"
+        known = self._items.get(above.mem_id, _number(first, 1) - 1)
+        self._items[above.mem_id] = known + 1
+        self.start(f"{known + 1}. ", tight=True)
+
     def end(self) -> None:
         lines = "".join(self._line).split("\v")
-        text = "\n".join(_SPACE.sub(" ", line).strip() for line in lines).strip()
+        text = "\n".join(map(_plain, lines)).strip()
         self._line.clear()
         if text:
+            if self._prefix.startswith("#"):
+                text = " ".join(text.split())
             self.block(self._prefix + text, self._tight)
             self._prefix, self._tight = "", False
 
     def block(self, text: str, tight: bool = False) -> None:
-        self._parts.append(("\n" if tight else "\n\n") + text)
+        if text:
+            self._parts.append(("\n" if tight else "\n\n") + text)
 
     def text(self) -> str:
         self.end()
@@ -91,45 +143,89 @@ def _walk(root: LexborNode, writer: _Writer) -> None:
             writer.inline("\v")
         elif tag == "img":
             writer.inline(node.attributes.get("alt") or "")
-        elif tag == "pre":
+        elif tag in _PREFORMATTED:
             writer.start()
-            writer.block(node.text().strip("\n"))
-        elif tag == "table" and _is_data(node):
+            writer.block(_code(node))
+        elif tag == "table" and (table := _values(node)) is not None:
             writer.start()
-            caption = node.css_first("caption")
-            if caption is not None:
-                writer.block(_SPACE.sub(" ", caption.text()).strip())
-            writer.block(render_table(_rows(node)))
+            writer.block(table)
         else:
-            if tag in _BLOCKS:
+            if tag == "li":
+                writer.start_item(node)
+            elif tag in _BLOCKS:
                 heading = len(tag) == 2 and tag[0] == "h" and tag[1].isdigit()
-                prefix = "#" * int(tag[1]) + " " if heading else "- " if tag == "li" else ""
-                writer.start(prefix, tight=tag in ("li", "tr", "dd"))
-                stack.append((node, True))
+                writer.start("#" * int(tag[1]) + " " if heading else "", tight=tag in ("tr", "dd"))
             elif tag in ("td", "th"):
                 writer.inline(" ")
+            if tag in _BLOCKS:
+                stack.append((node, True))
             children = list(node.iter(include_text=True))
             stack.extend((child, False) for child in reversed(children))
 
 
 def _is_hidden(node: LexborNode) -> bool:
-    return "hidden" in node.attributes
+    attributes = node.attributes
+    return "hidden" in attributes or bool(_NOT_SHOWN.search(attributes.get("style") or ""))
 
 
-def _is_data(table: LexborNode) -> bool:
-    """A table of values, not one that lays out a page: no table or heading inside."""
-    return table.css_first("table table, h1, h2, h3, h4, pre") is None
+def _code(node: LexborNode) -> str:
+    """Preformatted text as a fenced block: its lines are kept, and it is known not to be prose."""
+    parts: list[str] = []
+    stack = [node]
+    while stack:
+        here = stack.pop()
+        if here.is_text_node:
+            parts.append(here.text_content or "")
+        elif here.tag == "br":
+            parts.append("\n")
+        elif here.tag not in _SKIPPED:
+            stack.extend(reversed(list(here.iter(include_text=True))))
+    text = "".join(parts).strip("\n")
+    if not text.strip():
+        return ""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}\n{text}\n{fence}"
 
 
-def _rows(table: LexborNode) -> list[list[str]]:
-    rows = []
+def _values(table: LexborNode) -> str | None:
+    """A table of values as text; None for one that lays out a page."""
+    if table.attributes.get("role") == "presentation":
+        return None
+    if table.css_first("table table, h1, h2, h3, h4, pre") is not None:
+        return None
+    grid = Grid()
     for row in table.css("tr"):
-        cells = [c for c in row.iter() if c.tag in ("td", "th")]
-        rows.append([_cell(cell) for cell in cells])
-    return rows
+        if _is_hidden(row):
+            continue
+        grid.start_row()
+        for cell in row.iter():
+            if cell.tag in ("td", "th") and not _is_hidden(cell):
+                text = _cell(cell)
+                if len(text) > _MAX_CELL:
+                    return None
+                attributes = cell.attributes
+                grid.add(
+                    text,
+                    columns=_number(attributes.get("colspan"), 1),
+                    rows=_number(attributes.get("rowspan"), 1),
+                )
+        grid.end_row()
+    if max(map(len, grid.rows), default=0) < 2:
+        return None
+    caption = table.css_first("caption")
+    parts = (_cell(caption) if caption is not None else "", render_table(grid.rows))
+    return "\n\n".join(filter(None, parts))
 
 
 def _cell(cell: LexborNode) -> str:
-    for unwanted in cell.css("script, style, template"):
-        unwanted.decompose()
-    return cell.text(separator=" ")
+    writer = _Writer()
+    for child in cell.iter(include_text=True):
+        _walk(child, writer)
+        if child.is_element_node and child.tag in _BLOCKS:
+            writer.end()
+    return " ".join(writer.text().split())
+
+
+def _number(text: str | None, otherwise: int) -> int:
+    """A small count in an attribute, or what stands where it is none."""
+    return int(text) if text and text.isdecimal() and len(text) < 6 else otherwise

@@ -89,7 +89,7 @@ def test_a_word_file_keeps_the_order_and_the_table(tmp_path: Path, parse_file: P
     assert parsed.pages == [
         "# Ponds\n\nThe survey counted birds.\n\n"
         "| Pond | Birds |\n| --- | --- |\n| North pond | 17 |\n| South pond | 4 |\n\n"
-        "The count took a day.\n\n## Method\n\nWalk around once"
+        "The count took a day.\n\n## Method\n\n- Walk around once"
     ]
 
 
@@ -112,23 +112,44 @@ def test_a_truncated_word_file_says_so(tmp_path: Path, parse_file: Parse) -> Non
 
 def test_an_old_or_locked_word_file_is_told_apart(tmp_path: Path, parse_file: Parse) -> None:
     ole = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)
-    assert "older .doc" in refusal(parse_file, write(tmp_path / "a.docx", ole), "docx")
+    assert "older Office format" in refusal(parse_file, write(tmp_path / "a.docx", ole), "docx")
     locked = ole + "EncryptedPackage".encode("utf-16-le")
     assert "password" in refusal(parse_file, write(tmp_path / "b.docx", locked), "docx")
 
 
-def test_a_word_file_that_unpacks_to_gigabytes_is_refused(
+def test_a_word_file_whose_text_unpacks_to_gigabytes_is_refused(
     tmp_path: Path, parse_file: Parse
 ) -> None:
     path = word_file(tmp_path / "a.docx")
     with (
-        zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive,
-        archive.open("word/media/image1.bin", "w") as member,
+        zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        archive.open("word/footnotes2.xml", "w") as member,
     ):
         for _ in range(500):
             member.write(bytes(2**20))
     assert path.stat().st_size < 2**20
+    with zipfile.ZipFile(path, "a") as archive:
+        relations = archive.read("word/_rels/document.xml.rels").decode()
+        archive.writestr(
+            "word/_rels/document.xml.rels",
+            relations.replace(
+                "</Relationships>",
+                '<Relationship Id="r99" Type="x/footnotes" Target="footnotes2.xml"/>'
+                "</Relationships>",
+            ),
+        )
     assert "unpacks to more than" in refusal(parse_file, path, "docx")
+
+
+def test_what_nobody_reads_of_a_word_file_may_be_large(tmp_path: Path, parse_file: Parse) -> None:
+    path = word_file(tmp_path / "a.docx")
+    with (
+        zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        archive.open("word/media/image1.bin", "w") as member,
+    ):
+        for _ in range(500):
+            member.write(bytes(2**20))
+    assert "birds" in parse_file(path, "docx").pages[0]
 
 
 HTML = """<html><head><title> Herons
@@ -145,7 +166,7 @@ def test_html_becomes_text_without_scripts_and_styles(tmp_path: Path, parse_file
     assert parsed.title == "Herons and ponds"
     assert parsed.pages == [
         "# Herons\n\nA heron waits\nfor fish.\n- one\n- two\n\n"
-        "| Pond | Birds |\n| --- | --- |\n| North | 17 |\n\na\n  b"
+        "| Pond | Birds |\n| --- | --- |\n| North | 17 |\n\n```\na\n  b\n```"
     ]
 
 
