@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +20,24 @@ from retrieval.parsers.formats import MAX_CHARACTERS, Parsed
 MAX_OUTPUT_BYTES = 128 * 2**20
 
 
+# The module of each format and its parser.
+_PARSERS = {
+    "csv": ("csv", "parse_csv"),
+    "docx": ("docx", "parse_docx"),
+    "epub": ("epub", "parse_epub"),
+    "html": ("html", "parse_html"),
+    "md": ("text", "parse_markdown"),
+    "pdf": ("pdf", "parse_pdf"),
+    "txt": ("text", "parse_text"),
+    "xlsx": ("xlsx", "parse_xlsx"),
+}
+
+
 def _parser(format: str) -> Callable[[Path], Parsed]:
     """The parser of a format; only its own libraries are loaded."""
-    if format == "pdf":
-        from retrieval.parsers.pdf import parse_pdf
-
-        return parse_pdf
-    if format == "docx":
-        from retrieval.parsers.docx import parse_docx
-
-        return parse_docx
-    if format == "html":
-        from retrieval.parsers.html import parse_html
-
-        return parse_html
-    from retrieval.parsers.text import parse_markdown, parse_text
-
-    return parse_markdown if format == "md" else parse_text
+    module, name = _PARSERS[format]
+    parser: Callable[[Path], Parsed] = getattr(import_module(f"retrieval.parsers.{module}"), name)
+    return parser
 
 
 def limit(memory_bytes: int, cpu_s: int) -> None:

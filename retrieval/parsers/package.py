@@ -113,10 +113,11 @@ class Package:
             raise self.damaged() from error
         return b"".join(chunks)
 
-    def xml(self, name: str) -> Any | None:
+    def xml(self, name: str, forgiving: bool = False) -> Any | None:
         """The root element of a part, or None if there is no such part.
 
-        Entities are not expanded: a file that builds text out of them is refused.
+        Entities are not expanded: a file that builds text out of them is refused. `forgiving`
+        makes the best of what is no well-formed XML.
         """
         data = self.read(name)
         if data is None:
@@ -129,10 +130,13 @@ class Package:
             huge_tree=True,
             remove_comments=True,
             remove_pis=True,
+            recover=forgiving,
         )
         try:
             return etree.fromstring(_STRICT.sub(_TRANSITIONAL, data.lstrip()), parser)
         except etree.LxmlError as error:
+            if "memory" in str(error).lower():
+                raise MemoryError from error
             raise self.damaged() from error
 
     def _check_prolog(self, data: bytes) -> None:
