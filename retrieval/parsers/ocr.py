@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import os
@@ -9,6 +10,7 @@ import re
 import shutil
 import statistics
 import subprocess
+import time
 from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
 PAGE_S = 40.0
+_RUN_CPU_S = 10  # a page of small print takes 5
+_ENOUGH_S = 8.0  # a page that took this long is not tried in another language
 FILE_S = 600.0  # of all pages together
 DOTS_PER_INCH = 300
 # Below these, what it reads is the dirt on the page.
@@ -64,18 +68,22 @@ def is_available() -> bool:
     return bool(languages())
 
 
-def recognise(picture: Image.Image) -> list[OcrWord]:
-    """The words of a picture, none where it shows no text that can be read with confidence."""
-    best: list[OcrWord] = []
+def recognise(picture: Image.Image) -> list[OcrWord] | None:
+    """The words of a picture, none where it shows no text that can be read with confidence.
+
+    None if it could not be searched, or not to its end within bounds.
+    """
+    best: list[OcrWord] | None = None
+    start = time.monotonic()
     for names in _LANGUAGES:
         if not set(names.split("+")) <= set(languages()):
             continue
         words = _run(picture, names)
-        if _confidence(words) > _confidence(best):
+        if words is not None and (best is None or _confidence(words) > _confidence(best)):
             best = words
-        if _confidence(best) >= _SURE:
+        if _confidence(best or []) >= _SURE or time.monotonic() - start > _ENOUGH_S:
             break
-    return best if _confidence(best) >= _MIN_PAGE_CONFIDENCE else []
+    return [] if best and _confidence(best) < _MIN_PAGE_CONFIDENCE else best
 
 
 def as_text(words: list[OcrWord]) -> str:
@@ -94,7 +102,7 @@ def _confidence(words: list[OcrWord]) -> float:
     return statistics.mean(word.confidence for word in words) if words else 0.0
 
 
-def _run(picture: Image.Image, names: str) -> list[OcrWord]:
+def _run(picture: Image.Image, names: str) -> list[OcrWord] | None:
     data = io.BytesIO()
     picture.convert("L").save(data, "PNG")
     command = [program() or "tesseract", "-", "-", "-l", names, "--dpi", str(DOTS_PER_INCH), "tsv"]
@@ -106,10 +114,19 @@ def _run(picture: Image.Image, names: str) -> list[OcrWord]:
             timeout=PAGE_S,
             env=os.environ | {"OMP_THREAD_LIMIT": "1"},
             check=True,
+            preexec_fn=_limit,
         )
     except (OSError, subprocess.SubprocessError):
-        return []
+        return None
     return _words(done.stdout.decode("utf-8", errors="replace"))
+
+
+def _limit() -> None:
+    """Of the program that is about to begin: it can take minutes over a page of noise."""
+    with contextlib.suppress(ImportError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CPU, (_RUN_CPU_S, _RUN_CPU_S))
 
 
 def _words(table: str) -> list[OcrWord]:

@@ -121,7 +121,7 @@ def _recognised(page: pdfium.PdfPage, image: Image.Image) -> list[Letter]:
     smaller = image.width / large.width
     return [
         Letter(character, Box(*(edge * smaller for edge in word.box)))
-        for word in ocr.recognise(large)
+        for word in ocr.recognise(large) or ()
         for character in _visible(word.text)
     ]
 
