@@ -8,6 +8,8 @@ from typing import Literal
 from engine.errors import SettingError
 
 DEVICES = ("auto", "cpu", "cuda")
+BACKENDS = ("auto", "torch", "native")
+WEIGHTS = ("auto", "bfloat16", "int8", "int4")
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 
 _UNITS = {
@@ -62,6 +64,12 @@ class EngineConfig:
         device: where weights, KV and arithmetic live; `auto` takes CUDA where there is one.
         dtype: of weights, KV and arithmetic; `auto` takes what the device computes fastest;
             float64 is for comparisons.
+        backend: what computes: `native` is our own code for x86 CPUs in bfloat16, built at first
+            use; `torch` runs everywhere. `auto` takes native where it can be had and says why not
+            where it cannot (`Engine.backend`).
+        weights: what matrices are held in: `bfloat16` (the dtype, on the torch backend), or groups
+            of 32 in 8 or 4 bits with a scale. `auto` takes a quantised GGUF file's own groups; of
+            other models the native backend rounds to int8, the torch backend rounds nothing.
         kv_memory: see `KVMemory.parse`. `auto` on a CPU is the smaller of a quarter of the RAM
             that the process may use and what `max_sessions` full contexts need.
         page_size: token positions in a page; a power of two.
@@ -70,6 +78,7 @@ class EngineConfig:
         step_target_s: the token budget is steered so that a step takes about this long.
         prefix_cache: find pages again by content; off, only the static prompt is shared.
         convert_dir: where a .gguf file is converted to; None means beside the file.
+        native_dir: where the native kernels are kept; None means the user's cache folder.
 
     Raises:
         SettingError: on construction, for a value that cannot be used.
@@ -78,6 +87,8 @@ class EngineConfig:
     model: str
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16", "float64"] = "auto"
+    backend: Literal["auto", "torch", "native"] = "auto"
+    weights: Literal["auto", "bfloat16", "int8", "int4"] = "auto"
     kv_memory: str = "auto"
     page_size: int = 16
     max_sessions: int = 8
@@ -85,12 +96,17 @@ class EngineConfig:
     step_target_s: float = 0.15
     prefix_cache: bool = True
     convert_dir: Path | None = None
+    native_dir: Path | None = None
 
     def __post_init__(self) -> None:
         if self.device not in DEVICES:
             raise SettingError(f"device {self.device!r} is not one of {', '.join(DEVICES)}.")
         if self.dtype not in DTYPES:
             raise SettingError(f"dtype {self.dtype!r} is not one of {', '.join(DTYPES)}.")
+        if self.backend not in BACKENDS:
+            raise SettingError(f"backend {self.backend!r} is not one of {', '.join(BACKENDS)}.")
+        if self.weights not in WEIGHTS:
+            raise SettingError(f"weights {self.weights!r} is not one of {', '.join(WEIGHTS)}.")
         if not 1 <= self.page_size <= 1024 or self.page_size & (self.page_size - 1):
             raise SettingError(
                 f"page-size {self.page_size} is not a power of two between 1 and 1,024."

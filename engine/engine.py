@@ -7,7 +7,6 @@ Callers' threads open, fork and close sessions and submit requests; the loop's t
 from collections.abc import Callable, Sequence
 
 from engine.answer_text import AnswerText
-from engine.attention.reference import ReferenceAttention
 from engine.config import EngineConfig
 from engine.device import device_bytes, device_memory, process_rss_bytes
 from engine.errors import (
@@ -37,6 +36,7 @@ class Engine:
     Attributes:
         config: as given.
         model_name: the model's name without folder or ending.
+        backend: what computes, for people: `native (avx512bf16)`, `PyTorch (reason)`.
         format: the chat template's fragments.
         static_tokens: the static system prompt that new sessions start with.
     """
@@ -56,13 +56,13 @@ class Engine:
         loaded = load(config, on_progress or (lambda _: None))
         self.config = config
         self.model_name = loaded.name
+        self.backend = loaded.backend
         self.format = loaded.format
         self.static_tokens: tuple[int, ...] = ()
         self._tokenizer = loaded.tokenizer
-        self._model = loaded.decoder
+        self._model = loaded.model
         self._pool = loaded.pool
-        attention = ReferenceAttention(loaded.decoder.config.sliding_window)
-        self._runner = Runner(loaded.decoder, loaded.pool, attention)
+        self._runner = Runner(loaded.model, loaded.pool)
         self._cache = KVCache(
             loaded.pool.pages,
             config.page_size,
@@ -78,7 +78,7 @@ class Engine:
             self._scheduler,
             self._cache,
             stop_tokens=self.format.stop_tokens,
-            device=loaded.decoder.device,
+            device=loaded.model.device,
             page_bytes=loaded.pool.page_bytes,
         )
         self._lock = self._loop.lock

@@ -1,7 +1,8 @@
 """A GGUF file as a model folder: configuration, safetensors and tokenizer, converted once.
 
 The weights are dequantised: to float32, which holds every GGUF quantisation exactly, or above a
-billion parameters to bfloat16, since nobody runs those in float32 and the disk is spared.
+billion parameters to bfloat16, since nobody runs those in float32 and the disk is spared. Beside
+them the groups of Q4_0, Q4_1 and Q8_0 are kept as they are, for backends that multiply with those.
 """
 
 import json
@@ -15,8 +16,9 @@ from safetensors.torch import save_file
 
 from engine.errors import UnsupportedArchitecture, WeightsUnusable
 from engine.model_config import FACTORS, SUPPORTED
+from engine.quantised import GROUP, Quantised
 
-CONVERTER_VERSION = 2
+CONVERTER_VERSION = 3
 """Raised with every change of what is written: older folders are then made again."""
 
 _EXACT_BELOW_PARAMETERS = 1_000_000_000
@@ -75,22 +77,25 @@ def convert(file: Path, folder: Path, progress: Callable[[str], None]) -> None:
     parameters = sum(int(tensor.n_elements) for tensor in reader.tensors)
     dtype = torch.float32 if parameters < _EXACT_BELOW_PARAMETERS else torch.bfloat16
     weight_map: dict[str, str] = {}
-    for number, shard in enumerate(_shards(_tensors(reader, config), dtype), start=1):
+    weights = ((name, weight.to(dtype)) for name, weight in _tensors(reader, config))
+    for number, shard in enumerate(_shards(weights), start=1):
         name = f"model-{number:05}.safetensors"
         progress(f"Converting {file.name}: {name}")
         save_file(shard, folder / name, metadata={"format": "pt"})
         weight_map |= dict.fromkeys(shard, name)
+    for number, shard in enumerate(_shards(_groups(reader, config)), start=1):
+        save_file(shard, folder / f"groups-{number:05}.safetensors")
     index = {"metadata": {}, "weight_map": weight_map}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
 def _shards(
-    tensors: Iterator[tuple[str, torch.Tensor]], dtype: torch.dtype
+    tensors: Iterator[tuple[str, torch.Tensor]],
 ) -> Iterator[dict[str, torch.Tensor]]:
     """Tensors in groups of about a gigabyte, so that no more is held at once."""
     shard: dict[str, torch.Tensor] = {}
     for name, tensor in tensors:
-        shard[name] = tensor.to(dtype)
+        shard[name] = tensor
         if sum(tensor.nbytes for tensor in shard.values()) >= _SHARD_BYTES:
             yield shard
             shard = {}
@@ -158,17 +163,52 @@ def _tensors(reader: Any, config: dict[str, Any]) -> Iterator[tuple[str, torch.T
     """Dequantised tensors under their Hugging Face names."""
     from gguf import dequantize
 
-    interleaved = config["model_type"] in _INTERLEAVED
     for tensor in reader.tensors:
         name = _name(tensor.name)
-        if name is None:
-            continue
-        values = np.array(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
-        if interleaved and ".q_proj." in name:
-            values = _pairs_apart(values, config["num_attention_heads"])
-        elif interleaved and ".k_proj." in name:
-            values = _pairs_apart(values, config["num_key_value_heads"])
-        yield name, torch.from_numpy(np.ascontiguousarray(values))
+        if name is not None:
+            values = np.array(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
+            yield name, torch.from_numpy(_in_order(name, values, config))
+
+
+def _groups(reader: Any, config: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
+    """The quantised matrices as they are in the file, in the form of `Quantised.stored`."""
+    for tensor in reader.tensors:
+        name, kind = _name(tensor.name), tensor.tensor_type.name
+        if name is not None and kind in ("Q4_0", "Q4_1", "Q8_0"):
+            blocks = _in_order(name, np.array(tensor.data), config)
+            for part, values in _quantised(blocks, kind).stored().items():
+                yield f"{name}.{part}", values.contiguous()
+
+
+def _quantised(blocks: np.ndarray, kind: str) -> Quantised:
+    """Read rows of blocks: scale, least value (Q4_1), then 32 codes.
+
+    Four bits: byte i holds column i below and column i + 16 above. Q4_0's codes stand for
+    scale * (code - 8), so its least value is -8 scales.
+    """
+    size = {"Q4_0": 18, "Q4_1": 20, "Q8_0": 34}[kind]
+    rows = blocks.shape[0]
+    parts = torch.from_numpy(blocks).view(rows, -1, size)
+    scales = parts[..., :2].contiguous().view(torch.float16).squeeze(-1)
+    if kind == "Q8_0":
+        return Quantised(parts[..., 2:].contiguous().view(torch.int8).flatten(1), scales, None)
+    codes = parts[..., size - GROUP // 2 :]
+    codes = torch.cat((codes & 15, codes >> 4), dim=-1).flatten(1)
+    least = parts[..., 2:4].contiguous().view(torch.float16).squeeze(-1)
+    return Quantised(codes, scales, least if kind == "Q4_1" else -8 * scales)
+
+
+def _in_order(name: str, rows: np.ndarray, config: dict[str, Any]) -> np.ndarray:
+    """Rows of a matrix in the order that the rotation expects."""
+    heads = {
+        ".q_proj.": config["num_attention_heads"],
+        ".k_proj.": config["num_key_value_heads"],
+    }
+    if config["model_type"] in _INTERLEAVED:
+        for part, count in heads.items():
+            if part in name:
+                rows = _pairs_apart(rows, count)
+    return np.ascontiguousarray(rows)
 
 
 def _name(name: str) -> str | None:

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import torch
 
+from engine.backend import Model, choose, make_model
 from engine.chat_format import ChatFormat
 from engine.config import EngineConfig
-from engine.device import choose_device, choose_dtype, free_bytes, ram_limit_bytes
+from engine.device import choose_device, free_bytes, ram_limit_bytes
 from engine.errors import PoolTooSmall
 from engine.kv.pool import PagePool
-from engine.model import Decoder
 from engine.model_config import ModelConfig
 from engine.tokenizer import Tokenizer
 from engine.weights import Tensors, chat_template, model_folder, read_json, stop_tokens
@@ -19,7 +19,8 @@ from engine.weights import Tensors, chat_template, model_folder, read_json, stop
 
 class LoadedModel(NamedTuple):
     name: str
-    decoder: Decoder
+    backend: str
+    model: Model
     tokenizer: Tokenizer
     format: ChatFormat
     pool: PagePool
@@ -32,7 +33,6 @@ def load(config: EngineConfig, progress: Callable[[str], None]) -> LoadedModel:
         EngineError: of the kind that fits; its message says what to do.
     """
     device = choose_device(config.device)
-    dtype = choose_dtype(config.dtype, device)
     folder = model_folder(config.model, config.convert_dir, progress)
     model_config = ModelConfig.from_json(read_json(folder, "config.json"))
     tokenizer = Tokenizer(folder)
@@ -40,12 +40,18 @@ def load(config: EngineConfig, progress: Callable[[str], None]) -> LoadedModel:
     chat_format = ChatFormat(tokenizer, template, variables, stop_tokens(folder, tokenizer.special))
     for difference in chat_format.differences:
         progress(difference)
+    backend = choose(config, model_config, device, progress)
     progress("Loading the weights")
     with Tensors(folder) as tensors:
-        decoder = Decoder(model_config, tensors, device, dtype)
-    pages = pool_pages(config, model_config, device, dtype)
-    pool = PagePool(model_config, pages, config.page_size, device, dtype)
-    return LoadedModel(_name(config.model), decoder, tokenizer, chat_format, pool)
+        model = make_model(backend, config, model_config, tensors, device)
+    pages = pool_pages(config, model_config, device, model.dtype)
+    pool = PagePool(
+        model_config, pages, config.page_size, device, model.dtype,
+        lanes=backend.native is not None,
+    )  # fmt: skip
+    return LoadedModel(
+        _name(config.model), backend.description, model, tokenizer, chat_format, pool
+    )
 
 
 def pool_pages(

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from engine.attention.batch import Attention, Batch
 from engine.kv.pool import PagePool
 from engine.model_config import ModelConfig
-from engine.weights import Tensors
+from engine.weight_scheme import SchemedTensors
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,12 @@ class Decoder:
     """A decoder-only transformer with rotary positions, RMS norms and a gated MLP."""
 
     def __init__(
-        self, config: ModelConfig, tensors: Tensors, device: torch.device, dtype: torch.dtype
+        self,
+        config: ModelConfig,
+        tensors: SchemedTensors,
+        device: torch.device,
+        dtype: torch.dtype,
+        attention: Attention,
     ) -> None:
         """Read the weights.
 
@@ -47,15 +52,14 @@ class Decoder:
         """
         self.config = config
         self.device, self.dtype = device, dtype
-        c = config
-        prefix = "model." if "model.embed_tokens.weight" in tensors else ""
+        self._attention = attention
+        c, prefix = config, tensors.prefix
 
         def read(*names: str, shape: tuple[int, ...]) -> torch.Tensor:
             parts = [tensors.get(name, shape).to(device, dtype) for name in names]
             return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-        embedding = f"{prefix}embed_tokens.weight"
-        self.embedding = read(embedding, shape=(c.vocabulary, c.hidden))
+        self.embedding = read(f"{tensors.embedding}.weight", shape=(c.vocabulary, c.hidden))
         tied = c.tied_head or ("lm_head.weight" not in tensors)
         self.head = (
             self.embedding if tied else read("lm_head.weight", shape=(c.vocabulary, c.hidden))
@@ -74,7 +78,7 @@ class Decoder:
             tensors |= {id(t): t for t in vars(layer).values() if t is not None}
         return sum(t.numel() * t.element_size() for t in tensors.values())
 
-    def forward(self, batch: Batch, pool: PagePool, attention: Attention) -> torch.Tensor:
+    def forward(self, batch: Batch, pool: PagePool) -> torch.Tensor:
         """Run the batch's rows, write their keys and values to the pool.
 
         Returns:
@@ -94,7 +98,7 @@ class Decoder:
                 q = rms_norm(q, layer.q_norm, c.norm_eps)
                 k = rms_norm(k, layer.k_norm, c.norm_eps)
             q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-            mixed = attention.attend(index, q, k, v, batch, pool)
+            mixed = self._attention.attend(index, q, k, v, batch, pool)
             x = x + F.linear(mixed.flatten(1), layer.output, layer.output_bias)
             h = rms_norm(x, layer.mlp_norm, c.norm_eps)
             gate, up = F.linear(h, layer.gate_up, layer.gate_up_bias).chunk(2, dim=-1)
@@ -109,7 +113,7 @@ class Decoder:
         angles = torch.cat((angles, angles), dim=-1)[:, None, :]
         return angles.cos().to(self.dtype), angles.sin().to(self.dtype)
 
-    def _read_layer(self, prefix: str, tensors: Tensors) -> Layer:
+    def _read_layer(self, prefix: str, tensors: SchemedTensors) -> Layer:
         c = self.config
         q_rows, kv_rows = c.heads * c.head_dim, c.kv_heads * c.head_dim
 

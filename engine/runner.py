@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import torch
 
-from engine.attention.batch import Attention, Batch, Span
+from engine.attention.batch import Batch, Span
+from engine.backend import Model
 from engine.kv.pool import PagePool
 from engine.kv.session import Session
-from engine.model import Decoder
 from engine.request import EXACT_TOKENS
 
 
@@ -24,10 +24,9 @@ class _Rows(NamedTuple):
 class Runner:
     """Builds the ragged batch of a step and runs the model on it."""
 
-    def __init__(self, model: Decoder, pool: PagePool, attention: Attention) -> None:
+    def __init__(self, model: Model, pool: PagePool) -> None:
         self._model = model
         self._pool = pool
-        self._attention = attention
 
     def run(self, parts: Sequence[tuple[Session, int]], all_logits: bool = False) -> torch.Tensor:
         """Compute KV for the next tokens of some sessions.
@@ -93,4 +92,4 @@ class Runner:
             spans=tuple(spans),
             logit_rows=torch.tensor(logit_rows, device=device),
         )
-        return self._model.forward(batch, self._pool, self._attention)
+        return self._model.forward(batch, self._pool)

@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 
 from engine.errors import ModelNotFound, WeightsUnusable
 from engine.gguf_file import CONVERTER_VERSION, convert
+from engine.quantised import Quantised
 
 Progress = Callable[[str], None]
 
@@ -178,6 +179,27 @@ class Tensors:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._home)
+
+    def quantised(self, name: str, shape: tuple[int, ...]) -> Quantised | None:
+        """One matrix in the groups of the GGUF file that it came from; None if it had none.
+
+        Raises:
+            WeightsUnusable: it has another shape than the configuration says.
+        """
+        file = self._home.get(f"{name}.scales")
+        if file is None:
+            return None
+        stored = {
+            part: file.get_tensor(f"{name}.{part}")
+            for part in ("codes", "scales", "least")
+            if f"{name}.{part}" in self._home
+        }
+        matrix = Quantised.from_stored(stored)
+        if tuple(matrix.codes.shape) != shape:
+            raise WeightsUnusable(
+                f"The tensor {name} is {tuple(matrix.codes.shape)}; the configuration says {shape}."
+            )
+        return matrix
 
     def get(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
         """One tensor.

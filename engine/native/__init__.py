@@ -1,0 +1,1 @@
+"""The decoder in native code for x86 CPUs, built at first use."""

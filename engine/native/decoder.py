@@ -1,0 +1,228 @@
+"""The native decoder behind the engine's interface.
+
+The structures mirror those of source/decoder.h, source/matrix.h and source/attention.h.
+"""
+
+import ctypes
+from ctypes import POINTER, c_float, c_int32, c_int64, c_void_p
+from typing import Any
+
+import torch
+
+from engine.attention.batch import Batch
+from engine.kv.pool import PagePool
+from engine.model_config import ModelConfig
+from engine.native.build import NativeLibrary
+from engine.native.packing import PANEL, Packed, interleave, pack
+from engine.weight_scheme import SchemedTensors
+
+
+class _Matrix(ctypes.Structure):
+    _fields_ = [
+        ("rows", c_int32),
+        ("columns", c_int32),
+        ("kind", c_int32),
+        ("block_bytes", c_int32),
+        ("blocks", c_void_p),
+        ("bias", c_void_p),
+    ]
+
+
+class _Layer(ctypes.Structure):
+    _fields_ = [
+        ("attention_norm", c_void_p),
+        ("qkv", _Matrix),
+        ("q_norm", c_void_p),
+        ("k_norm", c_void_p),
+        ("output", _Matrix),
+        ("mlp_norm", c_void_p),
+        ("gate_up", _Matrix),
+        ("down", _Matrix),
+    ]
+
+
+class _Model(ctypes.Structure):
+    _fields_ = [
+        *((name, c_int32) for name in ("layers", "hidden", "intermediate", "heads", "kv_heads")),
+        *((name, c_int32) for name in ("head_dim", "vocabulary", "window")),
+        ("eps", c_float),
+        ("inverse_frequencies", c_void_p),
+        ("norm", c_void_p),
+        ("embedding", _Matrix),
+        ("head", _Matrix),
+        ("layer", POINTER(_Layer)),
+    ]
+
+
+class _Pool(ctypes.Structure):
+    _fields_ = [
+        ("keys", c_void_p),
+        ("values", c_void_p),
+        ("pages", c_int64),
+        ("page_size", c_int32),
+    ]
+
+
+class _Span(ctypes.Structure):
+    _fields_ = [
+        ("start", c_int64),
+        ("stop", c_int64),
+        ("context", c_int64),
+        ("table", c_void_p),
+    ]
+
+
+class _Step(ctypes.Structure):
+    _fields_ = [
+        *((name, c_int64) for name in ("rows", "spans", "logit_rows")),
+        *((name, c_void_p) for name in ("tokens", "positions", "pages")),
+        ("span", POINTER(_Span)),
+        ("logit_row", c_void_p),
+        ("logits", c_void_p),
+    ]
+
+
+def obstacle(config: ModelConfig, page_size: int) -> str | None:
+    """Why a model cannot run on the native kernels; None if it can."""
+    sizes = (config.hidden, config.intermediate, config.heads * config.head_dim)
+    if config.head_dim % 16 or any(size % PANEL for size in sizes):
+        return "its sizes are not multiples of 32 (16 for a head)"
+    if page_size % 16:
+        return f"a page size of {page_size} is not a multiple of 16"
+    return None
+
+
+class NativeDecoder:
+    """A decoder whose forward pass is one native call.
+
+    Weights are bfloat16, or quantised as `SchemedTensors` says; keys and values bfloat16; the
+    residual stream and all sums float32.
+    """
+
+    def __init__(
+        self, library: NativeLibrary, config: ModelConfig, tensors: SchemedTensors, threads: int
+    ) -> None:
+        """Read and pack the weights.
+
+        Args:
+            library: what runs it.
+            config: one without an `obstacle`.
+            threads: how many share a step.
+
+        Raises:
+            WeightsUnusable: a tensor is missing or has the wrong shape.
+            MemoryError: there is no room for its threads and buffers.
+        """
+        self.config = config
+        self.device, self.dtype = torch.device("cpu"), torch.bfloat16
+        self.variant = library.variant
+        self.weights_bytes = 0
+        self._kept: list[Any] = []  # what the structures point to
+        c = config
+        table = {tensors.embedding: c.vocabulary}
+        embedding = self._matrix(tensors, table, c.hidden)
+        tied = c.tied_head or "lm_head.weight" not in tensors
+        head = embedding if tied else self._matrix(tensors, {"lm_head": c.vocabulary}, c.hidden)
+        frequencies = torch.tensor(c.rope.inverse_frequencies(c.head_dim), dtype=torch.float32)
+        self._layers = (_Layer * c.layers)(*(self._layer(tensors, i) for i in range(c.layers)))
+        model = _Model(
+            c.layers, c.hidden, c.intermediate, c.heads, c.kv_heads, c.head_dim, c.vocabulary,
+            c.sliding_window or 0, c.norm_eps,
+            self._keep(frequencies), self._vector(tensors, f"{tensors.prefix}norm.weight", c.hidden),
+            embedding, head, self._layers,
+        )  # fmt: skip
+        self._forward = library.functions.pageturn_forward
+        self._forward.argtypes = (c_void_p, POINTER(_Pool), POINTER(_Step))
+        self._close = library.functions.pageturn_close
+        self._close.argtypes = (c_void_p,)
+        begin = library.functions.pageturn_open
+        begin.argtypes, begin.restype = (POINTER(_Model), c_int32), c_void_p
+        self._decoder = begin(ctypes.byref(model), threads)
+        if not self._decoder:
+            raise MemoryError("there is not enough memory for the decoder's threads")
+
+    def __del__(self) -> None:
+        if getattr(self, "_decoder", None):
+            self._close(self._decoder)
+
+    def forward(self, batch: Batch, pool: PagePool) -> torch.Tensor:
+        """See `Decoder.forward`.
+
+        Raises:
+            MemoryError: there is no room for a step of this size.
+        """
+        rows = batch.logit_rows.numel()
+        logits = torch.empty(rows, self.config.vocabulary)
+        spans = (_Span * len(batch.spans))(
+            *((s.start, s.stop, s.context, s.table.data_ptr()) for s in batch.spans)
+        )
+        step = _Step(
+            batch.tokens.numel(), len(batch.spans), rows,
+            batch.tokens.data_ptr(), batch.positions.data_ptr(), batch.pages.data_ptr(),
+            spans, batch.logit_rows.data_ptr(), logits.data_ptr(),
+        )  # fmt: skip
+        store = _Pool(pool.keys.data_ptr(), pool.values.data_ptr(), pool.pages, pool.page_size)
+        if self._forward(self._decoder, ctypes.byref(store), ctypes.byref(step)):
+            raise MemoryError(f"there is not enough memory for a step of {len(batch.tokens)} tokens")
+        return logits
+
+    # -- weights -----------------------------------------------------------------------------
+
+    def _layer(self, tensors: SchemedTensors, index: int) -> _Layer:
+        c, prefix = self.config, f"{tensors.prefix}layers.{index}."
+        attention, mlp = f"{prefix}self_attn.", f"{prefix}mlp."
+        queries, pairs = c.heads * c.head_dim, c.kv_heads * c.head_dim
+        qkv = {
+            f"{attention}q_proj": queries,
+            f"{attention}k_proj": pairs,
+            f"{attention}v_proj": pairs,
+        }
+        gate_up = {f"{mlp}gate_proj": c.intermediate, f"{mlp}up_proj": c.intermediate}
+        output, down = {f"{attention}o_proj": c.hidden}, {f"{mlp}down_proj": c.hidden}
+        return _Layer(
+            self._vector(tensors, f"{prefix}input_layernorm.weight", c.hidden),
+            self._matrix(tensors, qkv, c.hidden, c.qkv_bias),
+            self._vector(tensors, f"{attention}q_norm.weight", c.head_dim) if c.qk_norm else None,
+            self._vector(tensors, f"{attention}k_norm.weight", c.head_dim) if c.qk_norm else None,
+            self._matrix(tensors, output, queries, c.output_bias),
+            self._vector(tensors, f"{prefix}post_attention_layernorm.weight", c.hidden),
+            self._matrix(tensors, gate_up, c.hidden, c.mlp_bias, by_turns=True),
+            self._matrix(tensors, down, c.intermediate, c.mlp_bias),
+        )
+
+    def _matrix(
+        self,
+        tensors: SchemedTensors,
+        parts: dict[str, int],
+        columns: int,
+        bias: bool = False,
+        by_turns: bool = False,
+    ) -> _Matrix:
+        """Pack matrices of the same input as one."""
+        shapes = {f"{name}.weight": (rows, columns) for name, rows in parts.items()}
+        matrices = tensors.matrices(shapes)
+        biases = [tensors.get(f"{name}.bias", (rows,)) for name, rows in parts.items() if bias]
+        if by_turns:
+            matrices = [interleave(*matrices)]
+            biases = [interleave(*biases)] if bias else []
+        packed: Packed = pack(matrices)
+        self.weights_bytes += packed.blocks.nbytes
+        address = None
+        if biases:
+            joined = torch.cat(biases).float()
+            padded = torch.nn.functional.pad(joined, (0, packed.rows - len(joined)))
+            self.weights_bytes += padded.nbytes
+            address = self._keep(padded)
+        return _Matrix(
+            packed.rows, packed.columns, packed.kind, packed.blocks.shape[1],
+            self._keep(packed.blocks), address,
+        )  # fmt: skip
+
+    def _vector(self, tensors: SchemedTensors, name: str, size: int) -> int:
+        vector = tensors.get(name, (size,)).float()
+        self.weights_bytes += vector.nbytes
+        return self._keep(vector)
+
+    def _keep(self, tensor: torch.Tensor) -> int:
+        self._kept.append(tensor)
+        return tensor.data_ptr()

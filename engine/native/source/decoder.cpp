@@ -1,0 +1,310 @@
+// A decoder's forward pass over a ragged batch, in one call.
+//
+// The residual stream, norms, softmax and all sums are float32; what a matrix is multiplied with is
+// bfloat16, or for a few rows 16-bit integers (see matrix.h); keys and values are bfloat16.
+
+#include "decoder.h"
+
+#include <cmath>
+
+namespace pageturn {
+
+Decoder::Decoder(const Model& model, int threads) : m_(model), team_(threads), own_(threads) {
+    group_ = m_.heads / m_.kv_heads;
+    q_values_ = m_.heads * m_.head_dim;
+    scale_ = 1.44269504f / std::sqrt(float(m_.head_dim));  // softmax in powers of two
+    widest_ = std::max({m_.hidden, m_.intermediate, q_values_});
+}
+
+void Decoder::forward(const Pool& pool, const Step& step) {
+    p_ = pool;
+    s_ = step;
+    work_.plan(s_, m_, group_);
+    reserve();
+    std::atomic<int> number{0};
+    team_.run([&] { pass(own_[number.fetch_add(1)]); });
+}
+
+// All memory of a step, before the threads begin: nothing in a pass can fail.
+void Decoder::reserve() {
+    const size_t rows = s_.rows, inputs = std::max(rows, size_t(s_.logit_rows));
+    x_.get(rows * m_.hidden);
+    qkv_.get(rows * m_.layer[0].qkv.rows);
+    q_.get(rows * q_values_);
+    mixed_.get(rows * q_values_);
+    gated_.get(rows * m_.intermediate);
+    angles_.get(rows * m_.head_dim);
+    parts_.get(work_.parts * part_values());
+    common_.reserve(inputs, widest_);
+    for (Own& own : own_) {
+        own.line.get(std::max(size_t(widest_), size_t(QUERIES) * m_.head_dim));
+        own.panel.get(size_t(widest_) * PANEL * sizeof(bf16));
+        own.input.reserve(ALONE, widest_);
+    }
+}
+
+void Decoder::pass(Own& own) {
+    const int rows = int(s_.rows), hidden = m_.hidden;
+    float* x = x_.data();
+    team_.share(rows, [&](int row) { embed(row); });
+    for (int l = 0; l < m_.layers; l++) {
+        const Layer& layer = m_.layer[l];
+        const auto add = [&](int row, int column, F a, F b) {
+            float* out = x + size_t(row) * hidden + column;
+            store(out, load(out) + a);
+            store(out + LANES, load(out + LANES) + b);
+        };
+        const auto normed = [&](const float* weight) {
+            return prepare(own, rows, hidden, [=](int row, float* out) {
+                norm(x + size_t(row) * hidden, weight, hidden, out);
+            });
+        };
+        multiply(own, layer.qkv, normed(layer.attention_norm), rows,
+                 [&](int row, int column, F a, F b) {
+                     float* out = qkv_.data() + size_t(row) * layer.qkv.rows + column;
+                     store(out, a);
+                     store(out + LANES, b);
+                 });
+        team_.share(rows, [&](int row) { place(l, layer, row); });
+        team_.share(int(work_.tasks.size()), [&](int i) { attend_task(own, l, work_.tasks[i]); });
+        const Input mixed = prepare(own, rows, q_values_, [&](int row, float* out) {
+            mixed_row(row, out);
+        });
+        multiply(own, layer.output, mixed, rows, add);
+        multiply(own, layer.gate_up, normed(layer.mlp_norm), rows,
+                 [&](int row, int column, F gate, F up) {
+                     store(gated_.data() + size_t(row) * m_.intermediate + column / 2,
+                           silu(gate) * up);
+                 });
+        const Input gated = prepare(own, rows, m_.intermediate, [&](int row, float* out) {
+            std::memcpy(out, gated_.data() + size_t(row) * m_.intermediate,
+                        sizeof(float) * m_.intermediate);
+        });
+        multiply(own, layer.down, gated, rows, add);
+    }
+    logits(own);
+}
+
+void Decoder::embed(int row) {
+    decode_row(m_.embedding, int(s_.tokens[row]), x_.data() + size_t(row) * m_.hidden);
+    float* angles = angles_.data() + size_t(row) * m_.head_dim;
+    for (int i = 0; i < m_.head_dim / 2; i++) {
+        const float angle = float(s_.positions[row]) * m_.inverse_frequencies[i];
+        angles[i] = std::cos(angle);
+        angles[m_.head_dim / 2 + i] = std::sin(angle);
+    }
+}
+
+void Decoder::norm(const float* x, const float* weight, int size, float* out) const {
+    F squares = zero();
+    for (int i = 0; i < size; i += LANES) squares = fma(load(x + i), load(x + i), squares);
+    const F factor = splat(1.0f / std::sqrt(sum(squares) / float(size) + m_.eps));
+    for (int i = 0; i < size; i += LANES) store(out + i, load(x + i) * factor * load(weight + i));
+}
+
+// Rows as a product wants them. With one or two rows every thread makes them for itself, which is
+// quicker than waiting for the one that does.
+template <class Row>
+Input Decoder::prepare(Own& own, int rows, int columns, const Row& make) {
+    const bool alone = rows <= ALONE, few = rows <= FEW;
+    const Input input = (alone ? own.input : common_).get();
+    const auto one = [&](int row) {
+        float* line = own.line.data();
+        make(row, line);
+        if (few) input.words.set(row, line, columns);
+        bf16* narrow = input.narrow + size_t(row) * columns;
+        for (int i = 0; i < columns; i += LANES) store_narrow(narrow + i, load(line + i));
+    };
+    if (alone)
+        for (int row = 0; row < rows; row++) one(row);
+    else
+        team_.share(rows, one);
+    return input;
+}
+
+// y = x w^T; done(row, column, a, b) takes 32 outputs from `column` on.
+template <class Done>
+void Decoder::multiply(Own& own, const Matrix& w, const Input& x, int rows, const Done& done) {
+    const auto finish = [&](int row, int panel, F a, F b) {
+        const float* bias = w.bias ? w.bias + panel * PANEL : nullptr;
+        done(row, panel * PANEL, bias ? a + load(bias) : a, bias ? b + load(bias + LANES) : b);
+    };
+    if (rows <= FEW && w.kind == INT4) multiply_few<INT4>(w, x.words, rows, finish);
+    else if (rows <= FEW && w.kind == INT8) multiply_few<INT8>(w, x.words, rows, finish);
+    else multiply_many(own, w, x.narrow, rows, finish);
+}
+
+template <int KIND, class Finish>
+void Decoder::multiply_few(const Matrix& w, const Words& x, int rows, const Finish& finish) {
+    const int panels = w.panels(), together = std::max(1, panels / (8 * team_.size()));
+    team_.share((panels + together - 1) / together, [&](int piece) {
+        const int stop = std::min(panels, (piece + 1) * together);
+        for (int panel = piece * together; panel < stop; panel++)
+            for (int first = 0; first < rows; first += TOGETHER) {
+                const int m = std::min(TOGETHER, rows - first);
+                F left[TOGETHER], right[TOGETHER];
+                few<KIND>(w, w.block(2 * panel), x, first, m, left);
+                few<KIND>(w, w.block(2 * panel + 1), x, first, m, right);
+                for (int i = 0; i < m; i++) finish(first + i, panel, left[i], right[i]);
+            }
+    });
+}
+
+template <class Finish>
+void Decoder::multiply_many(Own& own, const Matrix& w, const bf16* x, int rows,
+                            const Finish& finish) {
+    // A piece is a panel and, where there are too few panels to go round, a part of the rows.
+    const int panels = w.panels(), wanted = (4 * team_.size() + panels - 1) / panels;
+    int part = std::max((rows + wanted - 1) / wanted, 8 * TILE);
+    part = (part + TILE - 1) / TILE * TILE;
+    const int parts = (rows + part - 1) / part;
+    team_.share(panels * parts, [&](int piece) {
+        const int panel = piece / parts, from = piece % parts * part;
+        const int to = std::min(rows, from + part);
+        const uint8_t *left = w.block(2 * panel), *right = w.block(2 * panel + 1);
+        int stride = 64;
+        if (w.kind != BFLOAT16) {
+            uint8_t* out = own.panel.data();
+            const auto decode = w.kind == INT4 ? decode_block<INT4> : decode_block<INT8>;
+            decode(left, w.columns / GROUP, out, 128);
+            decode(right, w.columns / GROUP, out + 64, 128);
+            left = out, right = out + 64, stride = 128;
+        }
+        F sums[TILE][2];
+        for (int row = from; row < to; row += TILE) {
+            const int m = std::min(TILE, to - row);
+            many(x + size_t(row) * w.columns, m, w.columns, left, right, stride, sums);
+            for (int i = 0; i < m; i++) finish(row + i, panel, sums[i][0], sums[i][1]);
+        }
+    });
+}
+
+// Rotate a row's queries and keys; keep the queries, put keys and values into their page.
+void Decoder::place(int l, const Layer& layer, int row) {
+    const int d = m_.head_dim, half = d / 2, size = p_.page_size;
+    const float *cosine = angles_.data() + size_t(row) * d, *sine = cosine + half;
+    float* line = qkv_.data() + size_t(row) * layer.qkv.rows;
+    const int offset = int(s_.positions[row] % size);
+    for (int head = 0; head < m_.heads + m_.kv_heads; head++, line += d) {
+        const bool query = head < m_.heads;
+        const float* weight = query ? layer.q_norm : layer.k_norm;
+        if (weight) norm(line, weight, d, line);
+        for (int i = 0; i < half; i++) {
+            const float low = line[i], high = line[i + half];
+            line[i] = low * cosine[i] - high * sine[i];
+            line[i + half] = high * cosine[i] + low * sine[i];
+        }
+        if (query) {
+            bf16* out = queries(row, head / group_) + head % group_ * d;
+            for (int i = 0; i < d; i += LANES) store_narrow(out + i, load(line + i));
+        } else {
+            bf16* out = p_.keys + page(l, s_.pages[row], head - m_.heads) + 2 * offset;
+            for (int i = 0; i < half; i++, out += 2 * size) {
+                out[0] = narrow(line[2 * i]);
+                out[1] = narrow(line[2 * i + 1]);
+            }
+        }
+    }
+    for (int head = 0; head < m_.kv_heads; head++, line += d) {
+        bf16* out = p_.values + page(l, s_.pages[row], head);
+        out += size_t(offset / 2) * 2 * d + offset % 2;
+        for (int i = 0; i < d; i++) out[2 * i] = narrow(line[i]);
+    }
+}
+
+void Decoder::attend_task(Own& own, int l, const Task& task) {
+    const Span& span = s_.span[task.span];
+    const int d = m_.head_dim;
+    const Sequence sequence{p_.keys + page(l, 0, task.kv_head),
+                            p_.values + page(l, 0, task.kv_head),
+                            size_t(m_.kv_heads) * p_.page_size * d,
+                            span.table, p_.page_size, d};
+    Running run;
+    run.mixed = own.line.data();
+    for (int q = 0; q < task.count; q++)
+        run.position[q] = int(s_.positions[span.start + (task.first + q) / group_]);
+    attend(sequence, queries(int(span.start), task.kv_head) + size_t(task.first) * d, task.count,
+           task.start, task.stop, m_.window, scale_, run);
+    for (int q = 0; q < task.count; q++) {
+        const int row = int(span.start) + (task.first + q) / group_;
+        const int head = task.kv_head * group_ + (task.first + q) % group_;
+        const float* mixed = run.mixed + size_t(q) * d;
+        const float total = sum(load(run.total[q]));
+        if (task.part < 0) {
+            float* out = mixed_.data() + size_t(row) * q_values_ + size_t(head) * d;
+            for (int i = 0; i < d; i += LANES) store(out + i, load(mixed + i) * splat(1 / total));
+        } else {
+            float* out = part(task.part, q);
+            std::memcpy(out, mixed, sizeof(float) * d);
+            out[d] = run.most[q];
+            out[d + 1] = total;
+        }
+    }
+}
+
+// A row's attention: as it is, or put together from parts where the keys were split.
+void Decoder::mixed_row(int row, float* out) {
+    const int d = m_.head_dim, span = work_.span_of[row];
+    std::memcpy(out, mixed_.data() + size_t(row) * q_values_, sizeof(float) * q_values_);
+    for (int head = 0; head < m_.heads; head++) {
+        const Split split = work_.splits[size_t(span) * m_.kv_heads + head / group_];
+        if (!split.count) continue;
+        const int q = (row - int(s_.span[span].start)) * group_ + head % group_;
+        float most = LOWEST, total = 0;
+        for (int i = 0; i < split.count; i++) most = std::max(most, part(split.first + i, q)[d]);
+        float* mixed = out + head * d;
+        std::memset(mixed, 0, sizeof(float) * d);
+        for (int n = 0; n < split.count; n++) {
+            const float* from = part(split.first + n, q);
+            const float weight = std::exp2((from[d] - most) * scale_);
+            total += weight * from[d + 1];
+            for (int i = 0; i < d; i++) mixed[i] += weight * from[i];
+        }
+        for (int i = 0; i < d; i++) mixed[i] /= total;
+    }
+}
+
+void Decoder::logits(Own& own) {
+    const int rows = int(s_.logit_rows), hidden = m_.hidden;
+    const Input last = prepare(own, rows, hidden, [&](int i, float* out) {
+        norm(x_.data() + size_t(s_.logit_row[i]) * hidden, m_.norm, hidden, out);
+    });
+    multiply(own, m_.head, last, rows, [&](int row, int column, F a, F b) {
+        float* out = s_.logits + size_t(row) * m_.vocabulary + column;
+        const int room = m_.vocabulary - column;  // the head is padded to a multiple of 32
+        if (room >= PANEL) {
+            store(out, a);
+            store(out + LANES, b);
+        } else if (room > 0) {
+            float both[PANEL];
+            store(both, a);
+            store(both + LANES, b);
+            std::memcpy(out, both, sizeof(float) * room);
+        }
+    });
+}
+
+}  // namespace pageturn
+
+extern "C" {
+
+void* pageturn_open(const pageturn::Model* model, int threads) {
+    try {
+        return new pageturn::Decoder(*model, threads);
+    } catch (...) {  // no exception may cross into C
+        return nullptr;
+    }
+}
+
+void pageturn_close(void* decoder) { delete static_cast<pageturn::Decoder*>(decoder); }
+
+// 0, or 1 when there was not enough memory.
+int pageturn_forward(void* decoder, const pageturn::Pool* pool, const pageturn::Step* step) {
+    try {
+        static_cast<pageturn::Decoder*>(decoder)->forward(*pool, *step);
+        return 0;
+    } catch (...) {
+        return 1;
+    }
+}
+}
