@@ -6,31 +6,33 @@
 A passage never crosses a page, and page[char_start:char_end] is its text, to the character. The
 headings above it, and the header of a table whose later rows it holds, are kept beside it as
 `heading`: they are embedded and searched with the text, and they are not part of the range.
+
+Prose goes to the splitter in pieces, since its time grows faster than the length of a text.
+Tables and code too long for one passage are cut here, between rows and between lines.
 """
 
-import bisect
-import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from semantic_text_splitter import MarkdownSplitter, TextSplitter
 from tokenizers import Tokenizer
 
+from retrieval.outline import Block, Marks, Outline, blocks
+
 # Beside the text, room for the headings and for the model's own two or three special tokens.
 HEADING_TOKENS = 48
-RESERVED_TOKENS = HEADING_TOKENS + 4
+SPECIAL_TOKENS = 4
+RESERVED_TOKENS = HEADING_TOKENS + SPECIAL_TOKENS
 # A passage is long enough at this share of what fits, at the next good place to cut.
 ENOUGH = 0.6
 # A word piece can stand for a very long "word" (a hash, base64), so characters are limited too.
 MAX_CHARACTERS = 2_000
-
-_HEADING = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
-_TABLE = re.compile(
-    r"^(?P<header>[ \t]*\|?[^\n|]*\|[^\n]*)\n[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-*:?[ \t]*)+\n"
-    r"(?P<rows>(?:[^\n]*\|[^\n]*(?:\n|\Z))*)",
-    re.MULTILINE,
-)
-_FENCE = re.compile(r"^(```+|~~~+).*?^\1", re.MULTILINE | re.DOTALL)
+# The header of a table may take up to this share of a passage of its rows.
+HEADER_SHARE = 0.4
+_PIECE_CHARACTERS = 8_000
+# Where a long text without an empty line is cut into pieces, best first.
+_SEAMS = ("\n\n", "\n", "。", ". ", " ")
 
 
 class Cut(NamedTuple):
@@ -42,6 +44,15 @@ class Cut(NamedTuple):
     heading: str
 
 
+class _Part(NamedTuple):
+    """A passage of the page at hand; `is_block`: it holds a table or code that is kept whole."""
+
+    start: int
+    end: int
+    heading: str
+    is_block: bool = False
+
+
 class Chunker:
     """Cuts for one embedder, given by its tokenizer file and its `max_tokens`."""
 
@@ -51,88 +62,166 @@ class Chunker:
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self._tokenizer = tokenizer
-        limit = max_tokens - RESERVED_TOKENS
-        if limit < 16:
+        self._limit = max_tokens - RESERVED_TOKENS
+        if self._limit < 16:
             raise ValueError(f"An embedder with {max_tokens} tokens is too small for passages.")
-        capacity = (int(limit * ENOUGH), limit)
+        capacity = (int(self._limit * ENOUGH), self._limit)
         self._markdown = MarkdownSplitter.from_huggingface_tokenizer(tokenizer, capacity)
         self._plain = TextSplitter.from_huggingface_tokenizer(tokenizer, capacity)
         self._by_length = TextSplitter(MAX_CHARACTERS)
 
     def cut(self, pages: Sequence[str], markdown: bool) -> list[Cut]:
-        cuts = []
-        outline = _Outline() if markdown else None
+        cuts: list[Cut] = []
+        outline = Outline()
         for number, page in enumerate(pages, 1):
-            marks = outline.read(page) if outline else _Marks([], [])
-            splitter = self._markdown if markdown else self._plain
-            chunks = splitter.chunk_indices(page)
-            for start, text in chunks:
-                if markdown and start != chunks[-1][0] and _is_heading_only(text):
-                    continue  # what follows carries it as its heading
-                for offset, part in self._fit(text):
-                    begin = start + offset
-                    heading = self._shorten(marks.heading(begin))
-                    cuts.append(Cut(number, begin, begin + len(part), heading))
+            if markdown:
+                parts = self._merged(page, self._markdown_parts(page, outline.read(page)))
+            else:
+                ranges = self._prose(page, 0, len(page), self._plain)
+                parts = (_Part(start, end, "") for start, end in ranges)
+            cuts += [Cut(number, part.start, part.end, part.heading) for part in parts]
         return cuts
 
-    def _fit(self, text: str) -> list[tuple[int, str]]:
-        if len(text) <= MAX_CHARACTERS:
-            return [(0, text)]
-        return self._by_length.chunk_indices(text)
+    def _markdown_parts(self, page: str, marks: Marks) -> Iterator[_Part]:
+        last = len(page.rstrip())
+        for block in blocks(page):
+            path = marks.heading(block.start)
+            if block.kind != "prose" and not self._is_long(page[block.start : block.end]):
+                yield _Part(block.start, block.end, self._shorten(path, HEADING_TOKENS), True)
+            elif block.kind == "table":
+                yield from self._rows(page, block, path)
+            else:
+                splitter = self._plain if block.kind == "code" else self._markdown
+                for start, end in self._prose(page, block.start, block.end, splitter):
+                    # What follows a heading carries it; only the last of a page stands alone.
+                    if end == last or not marks.is_headings_only(start, end):
+                        heading = self._shorten(marks.heading(start), HEADING_TOKENS)
+                        yield _Part(start, end, heading)
 
-    def _shorten(self, heading: str) -> str:
-        """At most HEADING_TOKENS of a heading; its end says more than its beginning."""
+    def _merged(self, page: str, parts: Iterable[_Part]) -> Iterator[_Part]:
+        """Short tables and code together with the prose around them, as far as they fit."""
+        held: _Part | None = None
+        for part in parts:
+            if held is not None and self._belong_together(page, held, part):
+                held = held._replace(end=part.end, is_block=True)
+                continue
+            if held is not None:
+                yield held
+            held = part
+        if held is not None:
+            yield held
+
+    def _belong_together(self, page: str, held: _Part, part: _Part) -> bool:
+        if not (held.is_block or part.is_block) or held.heading != part.heading:
+            return False
+        if part.end - held.start > MAX_CHARACTERS:
+            return False
+        if self._count(page[held.start : held.end]) >= ENOUGH * self._limit:
+            return False
+        return self._count(page[held.start : part.end]) <= self._limit
+
+    def _is_long(self, text: str) -> bool:
+        """Whether a text is too long for one passage."""
+        if len(text) > MAX_CHARACTERS:
+            return True
+        return len(text) > self._limit and self._count(text) > self._limit
+
+    def _count(self, text: str) -> int:
+        return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def _prose(
+        self, page: str, start: int, end: int, splitter: MarkdownSplitter | TextSplitter
+    ) -> Iterator[tuple[int, int]]:
+        """The ranges of the passages of a part of a page."""
+        for piece_start, piece_end in _pieces(page, start, end):
+            for offset, text in splitter.chunk_indices(page[piece_start:piece_end]):
+                begin = piece_start + offset
+                if len(text) <= MAX_CHARACTERS:
+                    yield begin, begin + len(text)
+                    continue
+                for inner, part in self._by_length.chunk_indices(text):
+                    yield begin + inner, begin + inner + len(part)
+
+    def _rows(self, page: str, block: Block, path: str) -> Iterator[_Part]:
+        """The passages of a long table: as many rows as fit beside its header."""
+        total = self._limit + HEADING_TOKENS
+        path = self._shorten(path, HEADING_TOKENS // 2)
+        header = self._cut_off(block.header, int(total * HEADER_SHARE))
+        later = f"{path} > {header}" if path else header
+        headings = (path, later)
+        room = min(self._limit, total - self._count(later))
+        starts = [block.start, *_line_starts(page, block.rows, block.end)]
+        ends = [*starts[1:], block.end]
+        sizes = self._sizes([page[a:b] for a, b in zip(starts, ends, strict=True)])
+        begin, used = block.start, 0
+        for start, end, size in zip(starts, ends, sizes, strict=True):
+            is_full = used + size > room or end - begin > MAX_CHARACTERS
+            if is_full and start > begin:
+                yield from self._row_parts(page, block, begin, start, headings, room)
+                begin, used = start, 0
+            used += size
+        yield from self._row_parts(page, block, begin, block.end, headings, room)
+
+    def _sizes(self, texts: list[str]) -> list[int]:
+        encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        return [len(encoding.ids) for encoding in encodings]
+
+    def _row_parts(
+        self, page: str, block: Block, start: int, end: int, headings: tuple[str, str], room: int
+    ) -> Iterator[_Part]:
+        text = page[start:end]
+        heading = headings[start != block.start]
+        if len(text.strip()) <= MAX_CHARACTERS and self._count(text) <= room:
+            begin = start + len(text) - len(text.lstrip())
+            yield _Part(begin, start + len(text.rstrip()), heading)
+            return
+        # A row that is longer than a passage is cut like prose.
+        for begin, finish in self._prose(page, start, end, self._plain):
+            yield _Part(begin, finish, self._shorten(heading, HEADING_TOKENS))
+
+    def _shorten(self, heading: str, tokens: int) -> str:
+        """At most so many tokens of a heading; its end says more than its beginning."""
         encoding = self._tokenizer.encode(heading, add_special_tokens=False)
-        if len(encoding.ids) <= HEADING_TOKENS and len(heading) <= MAX_CHARACTERS // 4:
+        if len(encoding.ids) <= tokens and len(heading) <= MAX_CHARACTERS // 4:
             return heading
-        start = encoding.offsets[-HEADING_TOKENS:][0][0]
+        start = encoding.offsets[-tokens:][0][0]
         return heading[max(start, len(heading) - MAX_CHARACTERS // 4) :].lstrip(" >|")
 
-
-def _is_heading_only(text: str) -> bool:
-    return not _HEADING.sub("", text).strip()
-
-
-class _Table(NamedTuple):
-    start: int
-    end: int
-    header: str
+    def _cut_off(self, header: str, tokens: int) -> str:
+        """At most so many tokens of a table's header, from its beginning."""
+        encoding = self._tokenizer.encode(header, add_special_tokens=False)
+        if len(encoding.ids) <= tokens and len(header) <= MAX_CHARACTERS // 2:
+            return header
+        end = encoding.offsets[:tokens][-1][1]
+        return header[: min(end, MAX_CHARACTERS // 2)]
 
 
-class _Marks(NamedTuple):
-    """What stands where on a page: (offset, path of headings), and tables by their rows."""
-
-    headings: list[tuple[int, str]]
-    tables: list[_Table]
-
-    def heading(self, offset: int) -> str:
-        """The headings in force at an offset, and the table's header if rows begin there."""
-        index = bisect.bisect_right(self.headings, (offset, "\U0010ffff")) - 1
-        path = self.headings[index][1] if index >= 0 else ""
-        for table in self.tables:
-            if table.start <= offset < table.end:
-                return f"{path} > {table.header}" if path else table.header
-        return path
+def _line_starts(page: str, start: int, end: int) -> Iterator[int]:
+    while start < end:
+        yield start
+        line = page.find("\n", start, end)
+        start = line + 1 if line >= 0 else end
 
 
-class _Outline:
-    """The headings of a document; they stay in force over the pages that follow."""
+def _pieces(page: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """A part of a page in pieces of bounded length, cut where a reader would pause."""
+    while end - start > 1.5 * _PIECE_CHARACTERS:
+        # The later half only: a piece of a few words would become a passage of a few words.
+        half, limit = start + _PIECE_CHARACTERS // 2, start + _PIECE_CHARACTERS
+        for seam in _SEAMS:
+            at = page.rfind(seam, half, limit)
+            if at >= 0:
+                cut = at + len(seam)
+                break
+        else:
+            cut = limit
+            while cut < end and _joins(page[cut]):
+                cut += 1
+        yield start, cut
+        start = cut
+    yield start, end
 
-    def __init__(self) -> None:
-        self._path: list[tuple[int, str]] = []
 
-    def read(self, page: str) -> _Marks:
-        code = [match.span() for match in _FENCE.finditer(page)]
-        headings = [(0, " > ".join(name for _, name in self._path))]
-        for match in _HEADING.finditer(page):
-            if any(start <= match.start() < end for start, end in code):
-                continue
-            level, name = len(match.group(1)), match.group(2)
-            self._path = [(above, text) for above, text in self._path if above < level]
-            self._path.append((level, name))
-            headings.append((match.start(), " > ".join(text for _, text in self._path)))
-        tables = [
-            _Table(match.start("rows"), match.end("rows"), match.group("header").strip())
-            for match in _TABLE.finditer(page)
-        ]
-        return _Marks(headings, tables)
+def _joins(character: str) -> bool:
+    """Whether a character belongs to the one before it, as accents and parts of emoji do."""
+    return unicodedata.combining(character) > 0 or character in "\u200d\ufe0f"

@@ -21,6 +21,7 @@ _TITLE = "{http://purl.org/dc/elements/1.1/}title"
 _NOTES = {"footnotes": "footnote", "endnotes": "endnote", "comments": "comment"}
 # Page numbers alone say nothing of a document.
 _NO_WORDS = re.compile(r"[\W\d_]*|\w{1,12}\W*\d+(\W*\w{1,3}\W*\d+)?\W*")
+_MAX_NUMBER = 40
 
 
 def parse_docx(path: Path) -> Parsed:
@@ -76,7 +77,8 @@ def _edges(
         relation = relations.get(reference.get(f"{R}id", ""))
         part = package.xml(relation.target) if relation else None
         for block in body.blocks(part) if part is not None else ():
-            if block.text not in seen and not _NO_WORDS.fullmatch(block.text):
+            is_number = len(block.text) < _MAX_NUMBER and _NO_WORDS.fullmatch(block.text)
+            if block.text not in seen and not is_number:
                 seen.add(block.text)
                 yield Block(block.text.lstrip("# "), block.is_item)
 
