@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from chat.stats import TurnStats
-from chat.views import CitationView, SessionView, TurnView
+from chat.views import CitationView, SessionView, TurnView, where
 
 _FORMAT = "pageturn.conversation.v1"
 _UNSAFE_IN_NAMES = re.compile(r"[^\w. -]+")
@@ -62,8 +62,9 @@ def _turn(turn: TurnView) -> str:
 def _citation(citation: CitationView) -> str:
     removed = ", since removed" if citation.removed else ""
     words = citation.support_text or citation.text
-    where = f"{citation.marker} *{_line(citation.title)}*, page {citation.page}{removed}:"
-    return f"{where}\n\n{_quoted(words)}"
+    page = where(citation.page, citation.page_label, citation.ocr)
+    begins = f"{citation.marker} *{_line(citation.title)}*, {page}{removed}:"
+    return f"{begins}\n\n{_quoted(words)}"
 
 
 def _cost(stats: TurnStats) -> str:

@@ -53,6 +53,12 @@ class CitationView:
         return asdict(self)
 
 
+def where(page: int, label: str = "", ocr: bool = False) -> str:
+    """Where a passage stands, in English: "page iii (3 in the file), read by OCR"."""
+    named = f"page {label} ({page} in the file)" if label else f"page {page}"
+    return f"{named}, read by OCR" if ocr else named
+
+
 @dataclass(frozen=True)
 class TurnView:
     """One question and what became of it.

@@ -23,6 +23,7 @@ from rich.text import Text
 from chat.stats import TurnStats
 from chat.ui.cost import cost_line
 from chat.ui.figures import count
+from chat.views import where
 from host.errors import AccountRefused, ServerFailed
 from host.workspace import Event
 from retrieval.owners import SHARED
@@ -136,8 +137,8 @@ def show_documents(documents: list[Event]) -> None:
         counts = f"{document['pages']:>5} p {document['passages']:>6} passages"
         of_all = "  (shared)" if document["owner"] == SHARED else ""
         print(f"{document['id']}  {document['state']:<9} {counts}  {document['name']}{of_all}")
-        if document["reason"]:
-            print(f"{'':18}{document['reason']}")
+        for said in filter(None, [document["reason"], *document.get("warnings", ())]):
+            print(f"{'':18}{said}")
 
 
 def show_answer(events: Iterable[Event]) -> Event:
@@ -193,4 +194,6 @@ def _show_sources(citations: list[Event]) -> None:
         if start is not None and end is not None:
             words = words[start - citation["char_start"] : end - citation["char_start"]]
         words = " ".join(words.split())
-        print(f"{citation['marker']} {citation['title']}, page {citation['page']}: “{words}”")
+        # A server of an earlier version does not say the last two.
+        page = where(citation["page"], citation.get("page_label", ""), citation.get("ocr", False))
+        print(f"{citation['marker']} {citation['title']}, {page}: “{words}”")

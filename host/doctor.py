@@ -68,6 +68,7 @@ def _of_machine() -> Iterator[Check]:
     yield Check("Python", good, version, None if good else "install Python 3.11 or newer")
     yield _packages()
     yield _sqlite()
+    yield _text_recognition()
 
 
 def _packages() -> Check:
@@ -106,6 +107,17 @@ def _sqlite() -> Check:
             mend = "use a Python whose SQLite has FTS5 (that of python.org or of a distribution)"
             return Check("SQLite", False, f"{sqlite3.sqlite_version} without FTS5", mend)
     return Check("SQLite", True, f"{sqlite3.sqlite_version} with FTS5")
+
+
+def _text_recognition() -> Check:
+    """An optional program: without it nothing is broken, and scans are not read."""
+    from retrieval.parsers import ocr
+
+    if languages := ocr.languages():
+        return Check("OCR", True, f"tesseract with {', '.join(languages)}")
+    found = "no tesseract with English: scanned pages are not read"
+    mend = "apt install tesseract-ocr tesseract-ocr-chi-sim  (optional; or brew install tesseract)"
+    return Check("OCR", True, found, mend)
 
 
 # Everything that the settings name --------------------------------------------------------------

@@ -83,7 +83,7 @@ def _state(document: DocumentView, words: Words) -> str:
         parts.append(words.count(document.passages, "passages_count"))
         parts.append(figures.size(document.size_bytes))
         notes = "".join(
-            f'<span class="pt-remark" dir="auto">{escape(note)}</span>'
+            f'<span class="pt-remark" dir="auto">{escape(translated(note, words))}</span>'
             for note in document.warnings
         )
         return f'<span class="pt-meta">{escape(" · ".join(parts))}</span>{notes}'

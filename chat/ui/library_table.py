@@ -126,6 +126,7 @@ def document_text(
             words.count(document.pages, "pages_count"),
             words.count(document.passages, "passages_count"),
             figures.size(document.size_bytes),
+            *_report(document, words),
         ]
     )
     body = (
@@ -142,6 +143,16 @@ def document_text(
         f'<p class="pt-page-note">{escape(facts)}</p>{_state(document, words)}'
         f"{_actions(document, quotes, words)}{body}</section>"
     )
+
+
+def _report(document: DocumentView, words: Words) -> list[str]:
+    """What reading a document showed, in figures."""
+    if not document.characters:
+        return []
+    said = [words.count(document.characters, "characters_count")]
+    if document.pages_without_text:
+        said.append(words.count(document.pages_without_text, "pages_without_text"))
+    return [*said, words("read_in", time=figures.seconds(document.seconds))]
 
 
 def _actions(document: DocumentView, quotes: Quotes, words: Words) -> str:

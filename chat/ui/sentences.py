@@ -63,8 +63,56 @@ _CHINESE: Sequence[tuple[re.Pattern[str], str]] = [
             "PDF 受密码保护。请另存一份没有密码的再添加。",
         ),
         (
-            r"The PDF has (\d+) pages? and no text layer.*",
-            "PDF 有 {0} 页，没有文字层，可能是扫描件。请先做文字识别（OCR）再添加。",
+            r"The PDF has ([\d,]+) pages? and no text layer: it is a form .*",
+            "PDF 有 {0} 页，没有文字层：是只有 Adobe 软件能显示的表单（XFA），请在其中打印为 PDF。",
+        ),
+        (
+            r"The PDF has ([\d,]+) pages? and no text layer: ([\d,]+) pages? (?:is|are) .*",
+            "PDF 有 {0} 页，没有文字层，{1} 页是扫描件。请安装 tesseract（OCR）后重新添加。",
+        ),
+        (
+            r"The PDF has ([\d,]+) pages? and no text layer.*",
+            "PDF 有 {0} 页，没有文字层，没有可以索引的内容。",
+        ),
+        (
+            r"The text could not be read reliably: .*",
+            "无法可靠地读出文字：PDF 的字体没有说明字符。请安装 tesseract（OCR）后重新添加。",
+        ),
+        *(
+            (rf"{english} ([\d,]+) of ([\d,]+) pages?{rest}: (.*)\.", chinese)
+            for english, rest, chinese in (
+                ("No text on", "", "{1} 页中有 {0} 页没有文字：{2}。"),
+                (
+                    "Only pictures, probably scans, on",
+                    "; .*",
+                    "{1} 页中有 {0} 页只有图片，可能是扫描件，安装 tesseract（OCR）后可读：{2}。",
+                ),
+                (
+                    r"Read by text recognition \(OCR\), which makes mistakes, on",
+                    "",
+                    "{1} 页中有 {0} 页由文字识别（OCR）读出，可能有错：{2}。",
+                ),
+                (
+                    "The text could not be read reliably and was left out on",
+                    "",
+                    "{1} 页中有 {0} 页的文字无法可靠读出，没有收录：{2}。",
+                ),
+                (
+                    "The text could not be read reliably on",
+                    "",
+                    "{1} 页中有 {0} 页的文字可能读得不准：{2}。",
+                ),
+                (
+                    "Same text as an earlier page, under which it is found, on",
+                    "",
+                    "{1} 页中有 {0} 页与前面的页相同，按前面的页检索：{2}。",
+                ),
+                ("The file is damaged on", ", .*", "{1} 页中有 {0} 页已损坏，没有读取：{2}。"),
+            )
+        ),
+        (
+            r"Only the first ([\d,]+) of ([\d,]+) pages were read: .*",
+            "{1} 页中只读了前 {0} 页：文件太大或读取太慢。请拆分后添加各部分。",
         ),
     )
 ]

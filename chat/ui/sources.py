@@ -97,13 +97,25 @@ def _card(
         if passage.removed
         else ""
     )
+    ocr = (
+        f'<span class="pt-badge" title="{words("by_ocr_hint")}">{words("by_ocr")}</span>'
+        if passage.ocr
+        else ""
+    )
     return (
         f'<article class="pt-card" data-number="{escape(number)}">'
         f'<header>{badge}<span class="pt-title" dir="auto">{escape(passage.title)}</span>'
-        f'<span class="pt-where">{words("page", page=passage.page)}</span>{removed}</header>'
+        f'<span class="pt-where">{escape(page_name(passage, words))}</span>{ocr}{removed}</header>'
         f'<blockquote dir="auto">{marked(passage.text, spans)}</blockquote>'
         f"{_page_picture(entries, words) if shows_page else ''}</article>"
     )
+
+
+def page_name(passage: CitationView, words: Words) -> str:
+    """What its page is called: by its number, and by its own label where that is another."""
+    if passage.page_label:
+        return words("page_labelled", label=passage.page_label, page=passage.page)
+    return words("page", page=passage.page)
 
 
 def _page_picture(entries: Sequence[CitationView], words: Words) -> str:

@@ -107,10 +107,8 @@ def _said(repeats: dict[int, int], pages: int) -> Iterable[str]:
     if repeats:
         shown = ", ".join(f"{page} ({of})" for page, of in list(repeats.items())[:10])
         more = f" and {len(repeats) - 10} more" if len(repeats) > 10 else ""
-        yield (
-            f"{len(repeats)} of {pages} pages repeat an earlier one and are found under that: "
-            f"{shown}{more}."
-        )
+        of = f"{len(repeats):,} of {pages:,} pages"
+        yield f"Same text as an earlier page, under which it is found, on {of}: {shown}{more}."
 
 
 def main() -> None:

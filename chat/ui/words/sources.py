@@ -15,6 +15,12 @@ WORDS = {
         "没有找到与这个问题有关的段落。",
     ),
     "page": ("page {page}", "第 {page} 页"),
+    "page_labelled": ("page {label} ({page} in the file)", "第 {label} 页（文件中第 {page} 页）"),
+    "by_ocr": ("read by OCR", "由 OCR 识别"),
+    "by_ocr_hint": (
+        "The page is a picture. Its text was recognised and may hold mistakes.",
+        "这一页是图片，文字由程序识别，可能有错。",
+    ),
     "removed": ("removed", "已移除"),
     "removed_hint": (
         "The document was removed from the library. The conversation keeps what it quoted.",
