@@ -2,15 +2,19 @@
 
 Chinese, Japanese and Korean do not put spaces between words; every run of their characters is
 indexed as overlapping pairs ("键值缓存" -> "键值 值缓 缓存"), so that a word of two characters or
-more is found wherever it stands. The cutting is ours, the same for passages and questions: FTS5
-only sees words with spaces between them.
+more is found wherever it stands. Other words lose their accents and English endings (Porter's
+stemmer). The cutting is ours, the same for passages, questions and evidence: FTS5 only sees terms
+with spaces between them.
 """
 
+import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from functools import lru_cache
+from typing import NamedTuple, Protocol
 
+import Stemmer
 from sqlalchemy import bindparam, text
 from sqlalchemy.orm import Session
 
@@ -19,7 +23,7 @@ from retrieval.owners import visible_to
 FTS5_TABLE = "passages_fts"
 CREATE_FTS5 = (
     f"CREATE VIRTUAL TABLE IF NOT EXISTS {FTS5_TABLE} "
-    "USING fts5(words, tokenize = 'porter unicode61 remove_diacritics 2')"
+    "USING fts5(words, tokenize = 'unicode61 remove_diacritics 0')"
 )
 
 # Han, kana, Hangul; their half- and full-width variants are folded by NFKC before.
@@ -43,6 +47,15 @@ _STOP_WORDS = frozenset(
 _STOP_CHARACTERS = frozenset("的了是吗呢么什为和をはがの")
 
 
+# Ranking takes time for each passage that has a term: beyond so many in all, the terms that nearly
+# every passage has, and that tell least, are left out. 100,000 take about 15 ms.
+MAX_MATCHES = 100_000
+# BM25 counts a term's further occurrences less and less: at most 1 + this many times.
+_BM25_K1 = 1.2
+
+_stemmer = Stemmer.Stemmer("porter")
+
+
 def words(text: str) -> list[str]:
     """The words of a text, folded (NFKC, case), CJK runs as pairs; single characters stay."""
     folded = _THOUSANDS.sub("", unicodedata.normalize("NFKC", text).casefold())
@@ -55,23 +68,74 @@ def words(text: str) -> list[str]:
     return found
 
 
-def query_words(question: str) -> list[str]:
-    """The words of a question worth looking for, each once; all of them if none is."""
-    every = list(dict.fromkeys(words(question)))
+@lru_cache(50_000)
+def _term(word: str) -> str:
+    """A word without accents and ending."""
+    if word.isascii():
+        return str(_stemmer.stemWord(word))
+    if _CJK_CHARACTER.match(word):
+        return word
+    plain = "".join(c for c in unicodedata.normalize("NFD", word) if not unicodedata.combining(c))
+    return str(_stemmer.stemWord(unicodedata.normalize("NFC", plain)))
+
+
+def terms(text: str) -> list[str]:
+    """What the words of a text are indexed as, in order."""
+    return [_term(word) for word in words(text)]
+
+
+def query_terms(question: str) -> list[str]:
+    """The terms of a question worth looking for, each once; all of them if none is."""
+    every = words(question)
     telling = [
         word for word in every if word not in _STOP_WORDS and _STOP_CHARACTERS.isdisjoint(word)
     ]
-    return telling or every
+    return list(dict.fromkeys(map(_term, telling or every)))
 
 
-def fts5_query(question: str) -> str:
-    """An FTS5 expression that is valid whatever the person typed; "" if there is no word."""
-    terms = []
-    for word in query_words(question):
-        # words() yields letters and digits only, so no quote can be inside the quotes.
-        prefix = "*" if len(word) == 1 and _CJK_CHARACTER.match(word) else ""
-        terms.append(f'"{word}"{prefix}')
-    return " OR ".join(terms)
+def fts5_query(terms: Iterable[str]) -> str:
+    """An FTS5 expression for any of these terms; "" if there is none."""
+    # A term is letters and digits only, so no quote can be inside the quotes.
+    return " OR ".join(f'"{term}"{_star(term)}' for term in terms)
+
+
+def _star(term: str) -> str:
+    """A single CJK character is looked for at the beginning of the pairs."""
+    return "*" if len(term) == 1 and _CJK_CHARACTER.match(term) else ""
+
+
+class LexicalHit(NamedTuple):
+    id: int
+    score: float
+
+
+class Frequencies(NamedTuple):
+    """How many passages there are in all, and how many of them have each of a question's terms."""
+
+    passages: int
+    having: dict[str, int]
+
+    def weight(self, term: str) -> float:
+        """How much a term tells, its inverse document frequency. One that nobody has tells most:
+        a question that asks for it is not answered."""
+        return math.log((self.passages + 1) / (self.having[term] + 0.5))
+
+    @property
+    def weights(self) -> dict[str, float]:
+        return {term: self.weight(term) for term in self.having}
+
+    @property
+    def ranked_by(self) -> list[str]:
+        """The terms that some passage has, rarest first, as many as ranking has the time for."""
+        found = sorted((count, term) for term, count in self.having.items() if count)
+        chosen: list[str] = []
+        matches = 0
+        for count, term in found:
+            matches += count
+            if chosen and matches > MAX_MATCHES:
+                break
+            chosen.append(term)
+        return chosen
 
 
 class LexicalIndex(Protocol):
@@ -82,15 +146,17 @@ class LexicalIndex(Protocol):
     def remove(self, session: Session, ids: Sequence[int]) -> None: ...
     def clear(self, session: Session) -> None: ...
     def ids(self, session: Session) -> list[int]: ...
+    def frequencies(self, session: Session, terms: Sequence[str]) -> Frequencies: ...
+
     def search(
         self,
         session: Session,
-        question: str,
+        frequencies: Frequencies,
         owner: str,
         documents: Sequence[str] | None,
         limit: int,
-    ) -> list[int]:
-        """Ids of passages of ready documents that the owner sees, best first."""
+    ) -> list[LexicalHit]:
+        """Passages of ready documents that the owner sees, by falling BM25."""
         ...
 
 
@@ -101,7 +167,7 @@ class Fts5Index:
         session.execute(text(CREATE_FTS5))
 
     def add(self, session: Session, texts: Iterable[tuple[int, str]]) -> None:
-        rows = [{"id": id, "words": " ".join(words(passage))} for id, passage in texts]
+        rows = [{"id": id, "words": " ".join(terms(passage))} for id, passage in texts]
         if rows:
             session.execute(
                 text(f"INSERT INTO {FTS5_TABLE}(rowid, words) VALUES (:id, :words)"), rows
@@ -123,28 +189,45 @@ class Fts5Index:
     def ids(self, session: Session) -> list[int]:
         return list(session.scalars(text(f"SELECT rowid FROM {FTS5_TABLE} ORDER BY rowid")))
 
+    def frequencies(self, session: Session, terms: Sequence[str]) -> Frequencies:
+        passages = session.scalar(text(f"SELECT count(*) FROM {FTS5_TABLE}")) or 0
+        statement = text(f"SELECT count(*) FROM {FTS5_TABLE} WHERE {FTS5_TABLE} MATCH :term")
+        return Frequencies(
+            passages,
+            {term: session.scalar(statement, {"term": fts5_query([term])}) or 0 for term in terms},
+        )
+
     def search(
         self,
         session: Session,
-        question: str,
+        frequencies: Frequencies,
         owner: str,
         documents: Sequence[str] | None,
         limit: int,
-    ) -> list[int]:
-        query = fts5_query(question)
+    ) -> list[LexicalHit]:
+        query = fts5_query(frequencies.ranked_by)
         if not query:
             return []
         chosen = "" if documents is None else "AND d.id IN :documents "
         statement = text(
-            f"SELECT p.id FROM {FTS5_TABLE} "
-            f"JOIN passages p ON p.id = {FTS5_TABLE}.rowid "
+            f"SELECT p.id, -r.bm25 FROM (SELECT rowid, bm25({FTS5_TABLE}) AS bm25 "
+            f"FROM {FTS5_TABLE} WHERE {FTS5_TABLE} MATCH :query "
+            "ORDER BY bm25, rowid LIMIT :ranked) r JOIN passages p ON p.id = r.rowid "
             "JOIN documents d ON d.id = p.document_id "
-            f"WHERE {FTS5_TABLE} MATCH :query "
-            f"AND d.owner IN :owners AND d.state = 'ready' {chosen}"
-            f"ORDER BY bm25({FTS5_TABLE}), p.id LIMIT :limit"
+            f"WHERE d.owner IN :owners AND d.state = 'ready' {chosen}"
+            "ORDER BY r.bm25, p.id LIMIT :limit"
         ).bindparams(bindparam("owners", expanding=True))
         values: dict[str, object] = {"query": query, "owners": visible_to(owner), "limit": limit}
         if documents is not None:
             statement = statement.bindparams(bindparam("documents", expanding=True))
             values["documents"] = list(documents)
-        return list(session.scalars(statement, values))
+        # Whose a passage is takes longer to ask than its rank: first the best of all owners are
+        # asked, and only where too few of them are left, every match (-1).
+        matches = sum(frequencies.having.values())
+        hits: list[LexicalHit] = []
+        for ranked in (5 * limit, -1):
+            rows = session.execute(statement, values | {"ranked": ranked})
+            hits = [LexicalHit(*row) for row in rows]
+            if len(hits) == limit or matches <= ranked:
+                break
+        return hits

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from retrieval import search, store
+from retrieval import search, sentence_rows, store
 from retrieval.database import Database, is_storage_full
 from retrieval.embedder import Embedder
 from retrieval.errors import (
@@ -17,6 +17,7 @@ from retrieval.errors import (
     StorageFull,
     Unreadable,
 )
+from retrieval.evidence import Evidence, evidence
 from retrieval.files import FileStore, Received
 from retrieval.indexes import Indexes
 from retrieval.indexing import Indexer
@@ -25,7 +26,7 @@ from retrieval.page_image import PageNotDrawn, draw_page
 from retrieval.parsers.formats import format_of
 from retrieval.parsers.identify import identify
 from retrieval.parsers.process import ParseLimits
-from retrieval.views import DocumentView, Found, IndexCheck, SearchResult
+from retrieval.views import DocumentView, IndexCheck, SearchResult
 
 _POLL_S = 0.5
 _EMPTY_FILE = "The file is empty (0 bytes). Check that it was saved or copied completely."
@@ -229,17 +230,31 @@ class Library:
         Raises EmbedderUnavailable.
         """
         start = time.perf_counter()
-        passages: tuple[Found, ...] = ()
-        if not self.is_empty(owner) and question.strip():
-            passages = search.search(
-                self._database,
-                self._indexes,
-                question,
-                owner=owner,
-                limit=limit,
-                documents=documents,
-            )
-        return SearchResult(passages, time.perf_counter() - start)
+        if self.is_empty(owner) or not question.strip():
+            return SearchResult((), time.perf_counter() - start)
+        asked, passages = search.search(
+            self._database,
+            self._indexes,
+            question,
+            owner=owner,
+            limit=limit,
+            documents=documents,
+        )
+        return SearchResult(passages, time.perf_counter() - start, asked)
+
+    def evidence(self, found: SearchResult) -> Evidence:
+        """The sentences of the found passages, best first, and whether they hold an answer.
+
+        Runs no model: the vectors of question and sentences are there already.
+        """
+        start = time.perf_counter()
+        if found.asked is None:
+            return Evidence((), 0.0, False, 0.0)
+        with self._database.reading() as session:
+            ids = [passage.passage_id for passage in found.passages]
+            stored = sentence_rows.of_passages(session, ids, found.asked.embedder)
+        made = evidence(found.asked, found.passages, stored)
+        return made._replace(seconds=time.perf_counter() - start)
 
     # Indexing again
 

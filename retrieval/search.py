@@ -1,18 +1,21 @@
-"""From a question to passages: by words, by meaning, and the two lists made one."""
+"""From a question to passages: by words, by meaning, and the two made one."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from retrieval import store
 from retrieval.database import Database
+from retrieval.evidence import Asked
 from retrieval.indexes import Indexes
+from retrieval.lexical import LexicalHit, query_terms
+from retrieval.vectors import DenseHit
 from retrieval.views import Found
 
-RANK_CONSTANT = 60
-CANDIDATES = 50
-# A model that does not know the question's script ranks almost at random: words must lead. At a
-# tenth, the best guess by meaning moves a passage up by some ranks and never above a clear match.
-UNKNOWN_SCRIPT_WEIGHT = 0.1
+CANDIDATES = 100
+# What words count beside meaning, where the embedder knows the question's script ...
+LEXICAL_WEIGHT = 0.4
+# ... and where it does not, and ranks almost at random: then meaning only breaks ties.
+LEXICAL_WEIGHT_UNKNOWN_SCRIPT = 0.9
 
 _Live: TypeAlias = Mapping[int, store.Hit]
 
@@ -24,27 +27,29 @@ class Fused(NamedTuple):
     dense_rank: int | None
 
 
-def fuse(lexical: Sequence[int], dense: Sequence[int], dense_weight: float = 1.0) -> list[Fused]:
-    """Reciprocal rank fusion: score = sum of weight / (60 + rank), ranks from 1.
+class Result(NamedTuple):
+    asked: Asked
+    passages: tuple[Found, ...]
 
-    Cormack, Clarke and Buettcher, "Reciprocal rank fusion outperforms Condorcet and individual
-    rank learning methods", SIGIR 2009.
+
+def fuse(
+    lexical: Sequence[LexicalHit], dense: Sequence[DenseHit], lexical_weight: float
+) -> list[Fused]:
+    """Weighted sum of both scores: cosines as they are, BM25 as a part of the best.
+
+    Scores say more than ranks: a clear first place counts as one, and cosines that are all alike
+    decide nothing. Bruch, Gai and Ingber, "An analysis of fusion functions for hybrid retrieval",
+    TOIS 2023.
     """
-    lexical_ranks = {id: rank for rank, id in enumerate(lexical, 1)}
-    dense_ranks = {id: rank for rank, id in enumerate(dense, 1)}
-
-    def score(id: int) -> float:
-        total = 0.0
-        if id in lexical_ranks:
-            total += 1 / (RANK_CONSTANT + lexical_ranks[id])
-        if id in dense_ranks:
-            total += dense_weight / (RANK_CONSTANT + dense_ranks[id])
-        return total
-
-    fused = [
-        Fused(id, score(id), lexical_ranks.get(id), dense_ranks.get(id))
-        for id in lexical_ranks | dense_ranks
-    ]
+    best = max((hit.score for hit in lexical), default=0.0) or 1.0
+    by_words = {hit.id: (rank, hit.score / best) for rank, hit in enumerate(lexical, 1)}
+    by_meaning = {hit.id: (rank, hit.cosine) for rank, hit in enumerate(dense, 1)}
+    fused = []
+    for id in by_words | by_meaning:
+        lexical_rank, words = by_words.get(id, (None, 0.0))
+        dense_rank, cosine = by_meaning.get(id, (None, 0.0))
+        score = lexical_weight * words + (1 - lexical_weight) * cosine
+        fused.append(Fused(id, score, lexical_rank, dense_rank))
     return sorted(fused, key=lambda hit: (-hit.score, hit.id))
 
 
@@ -56,21 +61,27 @@ def search(
     owner: str,
     limit: int,
     documents: Sequence[str] | None,
-) -> tuple[Found, ...]:
+) -> Result:
     """The best passages of the ready documents this owner sees (or the `documents` among them)."""
     vectors, embedder = indexes.dense()
     vector = embedder.encode_question(question)
+    known = embedder.handles(question)
     with database.reading() as session:
-        by_words = indexes.lexical.search(session, question, owner, documents, CANDIDATES)
+        frequencies = indexes.lexical.frequencies(session, query_terms(question))
+        by_words = indexes.lexical.search(session, frequencies, owner, documents, CANDIDATES)
         allowed = None
         if documents is not None or store.has_hidden(session, owner):
             allowed = store.visible_ids(session, owner, documents)
         by_meaning = vectors.search(vector, CANDIDATES, allowed)
-        weight = 1.0 if embedder.handles(question) else UNKNOWN_SCRIPT_WEIGHT
+        weight = LEXICAL_WEIGHT if known else LEXICAL_WEIGHT_UNKNOWN_SCRIPT
         fused = fuse(by_words, by_meaning, weight)
         # Whatever an index says, only what the database has now, for this owner, is shown.
         live = store.hits(session, [hit.id for hit in fused], owner, documents)
-        return tuple(_found(hit, live) for hit in _without_copies(fused, live)[:limit])
+        passages = tuple(_found(hit, live) for hit in _without_copies(fused, live)[:limit])
+        asked = Asked(
+            question, frequencies.weights, vector if known else None, embedder.fingerprint
+        )
+        return Result(asked, passages)
 
 
 def _without_copies(fused: Sequence[Fused], live: _Live) -> list[Fused]:

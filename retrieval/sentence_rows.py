@@ -55,7 +55,7 @@ class Unembedded(NamedTuple):
 class StoredSentences(NamedTuple):
     """Sentences of a passage: ranges in the page's text, that text, and vectors [sentences, dim].
 
-    `vectors` is None if they are another embedder's.
+    `vectors` is None if they are of another embedder than was asked for.
     """
 
     spans: tuple[Span, ...]
@@ -123,9 +123,7 @@ def next_incomplete(session: Session, embedder: str) -> Document | None:
     )
 
 
-def of_passages(
-    session: Session, ids: Iterable[int], embedder: str, dim: int
-) -> dict[int, StoredSentences]:
+def of_passages(session: Session, ids: Iterable[int], embedder: str) -> dict[int, StoredSentences]:
     """The sentences of passages, by passage id; a passage that is not embedded yet has none."""
     # A page of plain text may be a whole book: only what is around the passage leaves the database.
     first = Passage.char_start - MAX_CHARACTERS
@@ -147,7 +145,7 @@ def of_passages(
         vectors = None
         if own:
             vectors = np.frombuffer(row.vectors, dtype=SENTENCE_DTYPE).astype(np.float32)
-            vectors = vectors.reshape(len(pairs), dim)
+            vectors = vectors.reshape(len(pairs), -1)
         found[row.passage_id] = StoredSentences(
             tuple(Span(*pair) for pair in pairs),
             tuple(text[start - offset : end - offset] for start, end in pairs),

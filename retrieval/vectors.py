@@ -18,6 +18,11 @@ def to_bytes(vector: NDArray[np.float32]) -> bytes:
     return vector.astype(VECTOR_DTYPE, copy=False).tobytes()
 
 
+class DenseHit(NamedTuple):
+    id: int
+    cosine: float
+
+
 class IndexIdentity(NamedTuple):
     """What an index was built of: by which embedder, found at `model`, and of which passages."""
 
@@ -118,8 +123,8 @@ class VectorIndex:
 
     def search(
         self, vector: NDArray[np.float32], limit: int, allowed: Sequence[int] | None = None
-    ) -> list[int]:
-        """Passage ids by falling inner product; `allowed` narrows the search to some of them."""
+    ) -> list[DenseHit]:
+        """Passages by falling cosine; `allowed` narrows the search to some of them."""
         parameters = None
         if allowed is not None:
             selector = self._faiss.IDSelectorBatch(np.array(allowed, dtype=np.int64))
@@ -127,8 +132,9 @@ class VectorIndex:
         with self._lock:
             if not self._index.ntotal:
                 return []
-            _, ids = self._index.search(vector.reshape(1, self.dim), limit, params=parameters)
-        return [int(id) for id in ids[0] if id >= 0]
+            cosines, ids = self._index.search(vector.reshape(1, self.dim), limit, params=parameters)
+        pairs = zip(ids[0].tolist(), cosines[0].tolist(), strict=True)
+        return [DenseHit(id, cosine) for id, cosine in pairs if id >= 0]
 
     def save(self, model: str) -> None:
         """Write the file if something changed, and that its embedder is found at `model`.

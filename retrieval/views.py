@@ -1,8 +1,13 @@
 """What the library shows of itself: values that stay true after the session is closed."""
 
+from __future__ import annotations
+
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from retrieval.evidence import Asked
 
 DocumentState = Literal["queued", "parsing", "embedding", "ready", "refused"]
 
@@ -75,8 +80,11 @@ class Found:
 
 
 class SearchResult(NamedTuple):
+    """`asked` is what `Library.evidence` goes on with; None where nothing was searched."""
+
     passages: tuple[Found, ...]
     seconds: float
+    asked: Asked | None = None
 
 
 class IndexCheck(NamedTuple):

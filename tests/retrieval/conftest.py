@@ -51,6 +51,27 @@ def library(open_library: OpenLibrary) -> Library:
     return open_library()
 
 
+@pytest.fixture(scope="session")
+def make_library(
+    embedder: Embedder, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], Library]]:
+    """Makes started libraries that a module's tests share."""
+    opened: list[tuple[Library, Database]] = []
+
+    def make() -> Library:
+        folder = tmp_path_factory.mktemp("library")
+        database = make_database(folder)
+        library = Library(database, folder, embedder)
+        opened.append((library, database))
+        library.start()
+        return library
+
+    yield make
+    for library, database in opened:
+        library.close()
+        database.close()
+
+
 @pytest.fixture
 def parse_file(embedder: Embedder) -> Callable[..., ParsedFile]:
     """Parses a file in the real child process."""

@@ -354,7 +354,7 @@ def test_documents_of_a_version_without_sentences_get_them(
 
     def sentences() -> dict[int, sentence_rows.StoredSentences]:
         with now._database.reading() as session:
-            return sentence_rows.of_passages(session, [passage], now.embedder.fingerprint, 384)
+            return sentence_rows.of_passages(session, [passage], now.embedder.fingerprint)
 
     (stored,) = _until(sentences, bool).values()
     assert stored.texts == ("# Herons", "A heron stands.", "It waits.")

@@ -1,8 +1,12 @@
 from pathlib import Path
 
+import pytest
+
 from retrieval.embedder import Embedder
+from retrieval.lexical import LexicalHit
 from retrieval.library import Library
-from retrieval.search import UNKNOWN_SCRIPT_WEIGHT, fuse
+from retrieval.search import LEXICAL_WEIGHT_UNKNOWN_SCRIPT, fuse
+from retrieval.vectors import DenseHit
 
 TEXTS = {
     "heron.md": "# Herons\n\nThe grey heron stands in shallow water and catches fish.",
@@ -24,17 +28,20 @@ def fill(library: Library, folder: Path, texts: dict[str, str], owner: str = "lo
     return ids
 
 
-def test_ranks_are_fused_by_their_reciprocals() -> None:
-    fused = fuse(lexical=[1, 2], dense=[2, 3])
+def test_scores_are_fused_by_their_weighted_sum() -> None:
+    lexical = [LexicalHit(1, 8.0), LexicalHit(2, 6.0)]
+    dense = [DenseHit(2, 0.5), DenseHit(3, 0.4)]
+    fused = fuse(lexical, dense, 0.4)
     assert [hit.id for hit in fused] == [2, 1, 3]
-    assert fused[0].score == 1 / 62 + 1 / 61
+    assert fused[0].score == pytest.approx(0.4 * 6 / 8 + 0.6 * 0.5)
     assert (fused[1].lexical_rank, fused[1].dense_rank) == (1, None)
 
 
-def test_an_unfit_model_never_lifts_a_passage_over_the_first_by_words() -> None:
-    fused = fuse(lexical=list(range(10)), dense=[9, 50], dense_weight=UNKNOWN_SCRIPT_WEIGHT)
-    assert fused[0].id == 0
-    assert fused[-1].id == 50
+def test_an_unfit_model_never_lifts_a_passage_over_a_clear_first_by_words() -> None:
+    lexical = [LexicalHit(1, 8.0), LexicalHit(2, 6.0)]
+    dense = [DenseHit(2, 0.9), DenseHit(50, 0.9), DenseHit(1, 0.1)]
+    fused = fuse(lexical, dense, LEXICAL_WEIGHT_UNKNOWN_SCRIPT)
+    assert [hit.id for hit in fused] == [1, 2, 50]
 
 
 def test_words_and_meaning_both_find(library: Library, tmp_path: Path) -> None:

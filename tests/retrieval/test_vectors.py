@@ -21,17 +21,19 @@ def index(tmp_path: Path) -> VectorIndex:
 
 def test_the_nearest_come_first_under_their_ids(index: VectorIndex) -> None:
     order = np.argsort(-(VECTORS @ VECTORS[2])) + 10
-    assert index.search(VECTORS[2], 5) == order.tolist()
+    hits = index.search(VECTORS[2], 5)
+    assert [hit.id for hit in hits] == order.tolist()
+    assert hits[0].cosine == pytest.approx(1.0)
 
 
 def test_a_search_can_be_narrowed(index: VectorIndex) -> None:
-    assert set(index.search(VECTORS[2], 5, allowed=[10, 14])) == {10, 14}
+    assert {hit.id for hit in index.search(VECTORS[2], 5, allowed=[10, 14])} == {10, 14}
     assert index.search(VECTORS[2], 5, allowed=[]) == []
 
 
 def test_removed_vectors_are_not_found(index: VectorIndex) -> None:
     index.remove([12, 999])
-    assert 12 not in index.search(VECTORS[2], 5)
+    assert 12 not in [hit.id for hit in index.search(VECTORS[2], 5)]
     assert len(index) == 4
 
 
