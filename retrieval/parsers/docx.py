@@ -54,7 +54,7 @@ def parse_docx(path: Path) -> Parsed:
 
 def _part(package: Package, relations: dict[str, Relation], kind: str) -> Any | None:
     targets = [relation.target for relation in relations.values() if relation.kind == kind]
-    return package.xml(targets[0]) if targets else None
+    return package.optional_xml(targets[0]) if targets else None
 
 
 def _notes(package: Package, relations: dict[str, Relation]) -> dict[tuple[str, str], Any]:
@@ -75,7 +75,7 @@ def _edges(
     seen = set()
     for reference in root.iter(f"{W}{edge}Reference"):
         relation = relations.get(reference.get(f"{R}id", ""))
-        part = package.xml(relation.target) if relation else None
+        part = package.optional_xml(relation.target) if relation else None
         for block in body.blocks(part) if part is not None else ():
             is_number = len(block.text) < _MAX_NUMBER and _NO_WORDS.fullmatch(block.text)
             if block.text not in seen and not is_number:
@@ -85,6 +85,6 @@ def _edges(
 
 def _title(package: Package) -> str:
     kinds = {relation.kind: relation.target for relation in package.relations("").values()}
-    properties = package.xml(kinds.get("core-properties", "docProps/core.xml"))
+    properties = package.optional_xml(kinds.get("core-properties", "docProps/core.xml"))
     title = properties.findtext(f".//{_TITLE}") if properties is not None else None
     return " ".join((title or "").split())

@@ -187,7 +187,7 @@ class Body:
 
     def _diagram(self, node: Any) -> list[Block]:
         relation = self._relations.get(node.get(f"{R}dm", ""))
-        root = self._package.xml(relation.target) if relation else None
+        root = self._package.optional_xml(relation.target) if relation else None
         paragraphs = root.iter(f"{_DRAWING}p") if root is not None else ()
         texts = ("".join(map(text_of, p.iter(f"{_DRAWING}t"))).strip() for p in paragraphs)
         return [Block(f"- {text}", is_item=True) for text in texts if text]

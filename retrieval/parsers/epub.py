@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from retrieval.errors import NothingToIndex, Unreadable
 from retrieval.parsers.formats import Parsed
 from retrieval.parsers.html import html_text
-from retrieval.parsers.package import Package, join
+from retrieval.parsers.package import Damaged, Package, join
 
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
@@ -51,7 +51,7 @@ def parse_epub(path: Path) -> Parsed:
         is_page = item.type in _PAGES or _PAGE_NAME.search(item.part)
         if not is_page or "nav" in item.properties.split():
             continue
-        data = package.read(item.part)
+        data = _read(package, item.part)
         if data is None:
             missing += 1
         elif text := _chapter(data, names.get(item.part.lower(), "")):
@@ -62,7 +62,7 @@ def parse_epub(path: Path) -> Parsed:
             "Get a fresh copy, or convert it to PDF and add that."
         )
     if missing:
-        package.warnings.append(f"{missing} of {len(spine)} chapters are missing in the file.")
+        package.warnings.append(f"{missing} of {len(spine)} chapters are missing or damaged.")
     title = next((" ".join(node.itertext()) for node in _named(book, "title")), "")
     return Parsed(
         title=" ".join(title.split()),
@@ -70,6 +70,13 @@ def parse_epub(path: Path) -> Parsed:
         markdown=True,
         warnings=tuple(package.warnings),
     )
+
+
+def _read(package: Package, part: str) -> bytes | None:
+    try:
+        return package.read(part)
+    except Damaged:
+        return None
 
 
 def _root_file(package: Package) -> str:

@@ -36,6 +36,10 @@ class Relation(NamedTuple):
     target: str
 
 
+class Damaged(Unreadable):
+    """A part that is no sound ZIP entry or no XML; what does not need it may go on without."""
+
+
 class Package:
     """A file of one kind, given in words ("Word file"). Raises Unreadable for any other.
 
@@ -68,8 +72,8 @@ class Package:
             )
         self._members = {_normal(member.filename): member for member in members}
 
-    def damaged(self) -> Unreadable:
-        return Unreadable(
+    def damaged(self) -> Damaged:
+        return Damaged(
             f"The {self._what} is damaged and cannot be opened. Get a fresh copy, or open it with "
             "the program that made it, save it again and add that."
         )
@@ -109,7 +113,9 @@ class Package:
                             f"{MAX_INFLATED_BYTES // 2**20} MB and was not read. Split it, or "
                             "export it as PDF, and add that."
                         )
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
+        except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError) as error:
+            raise self.damaged() from error
+        except NotImplementedError as error:  # a way of packing that Python does not know
             raise self.damaged() from error
         return b"".join(chunks)
 
@@ -139,6 +145,15 @@ class Package:
                 raise MemoryError from error
             raise self.damaged() from error
 
+    def optional_xml(self, name: str) -> Any | None:
+        """The root of a part that can be done without: a damaged one is left out and noted."""
+        try:
+            return self.xml(name)
+        except Damaged:
+            if _PART_DAMAGED not in self.warnings:
+                self.warnings.append(_PART_DAMAGED)
+            return None
+
     def _check_prolog(self, data: bytes) -> None:
         parser = expat.ParserCreate()
         length = 0
@@ -164,7 +179,7 @@ class Package:
         try:
             for start in range(0, len(data), _CHUNK_BYTES):
                 parser.Parse(data[start : start + _CHUNK_BYTES], False)
-        except (_PrologEnded, expat.ExpatError):
+        except (_PrologEnded, expat.ExpatError, LookupError):
             return  # what is no XML is found by the parser itself
 
     def relations(self, part: str) -> dict[str, Relation]:
@@ -196,6 +211,7 @@ class _PrologEnded(Exception):
     """The first element begins: no entity can be declared any more."""
 
 
+_PART_DAMAGED = "A part of the file is damaged and was left out."
 _LINKED = "The file refers to text outside of itself; that was not fetched."
 
 

@@ -85,9 +85,9 @@ class _Reader:
         self._formats = _formats(package, kinds.get("styles"))
 
     def text(self, sheet: _Sheet) -> str:
-        root = self._package.xml(sheet.part)
+        root = self._package.optional_xml(sheet.part)
         if root is None:
-            self._package.warnings.append(f"The sheet “{sheet.name}” is missing in the file.")
+            self._package.warnings.append(f"The sheet “{sheet.name}” could not be read.")
             return ""
         cells = self._cells(root)
         _repeat_merged(root, cells)
@@ -155,14 +155,14 @@ class _Reader:
                     text = " ".join(_rich_text(comment).split())
                     found.append(f"Comment on {comment.get('ref', '')}: {text}")
             elif relation.kind == "drawing":
-                root = self._package.xml(relation.target)
+                root = self._package.optional_xml(relation.target)
                 paragraphs = root.iter(f"{_DRAWING}p") if root is not None else ()
                 found += ["".join(map(text_of, p.iter(f"{_DRAWING}t"))) for p in paragraphs]
         return [text.strip() for text in found]
 
 
 def _items(package: Package, part: str | None, name: str) -> Iterator[Any]:
-    root = package.xml(part) if part else None
+    root = package.optional_xml(part) if part else None
     if root is not None:
         yield from root.iter(f"{S}{name}")
 
