@@ -17,6 +17,7 @@ _SAMPLE_ROWS = 200
 _SEPARATOR_LINE = "sep="
 # A quote that is never closed swallows the rest of the file: then quotes mean nothing in it.
 _MAX_FIELD = 100_000
+_MAX_LINES = 100
 
 
 def parse_csv(path: Path) -> Parsed:
@@ -43,13 +44,14 @@ def _rows(text: str, delimiter: str, quoting: bool = True) -> list[list[str]]:
         source, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE
     )
     try:
-        return list(reader)
+        rows = list(reader)
     except csv.Error:
-        return _rows(text, delimiter, quoting=False) if quoting else _split(text, delimiter)
-
-
-def _split(text: str, delimiter: str) -> list[list[str]]:
-    return [line.split(delimiter) for line in text.split("\n")]
+        rows = []
+    if not rows or any(field.count("\n") > _MAX_LINES for field in rows[-1]):
+        if quoting:
+            return _rows(text, delimiter, quoting=False)
+        return [line.split(delimiter) for line in text.split("\n")]
+    return rows
 
 
 def _delimiter(text: str) -> str | None:

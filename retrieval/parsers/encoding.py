@@ -41,6 +41,8 @@ _PLAIN_FIRST = {
     "big5hkscs": ("big5", "cp950", "big5hkscs"),
     "euc_jis_2004": ("euc_jp", "euc_jis_2004"),
 }
+# Bytes that mean something else hardly ever make sense in these.
+_SEVERAL_BYTES = frozenset(("gb18030", "big5hkscs", "cp932", "euc_jis_2004", "cp949"))
 _BOMS = (
     (b"\xef\xbb\xbf", "utf-8"),
     (b"\xff\xfe\x00\x00", "utf-32-le"),
@@ -59,7 +61,7 @@ _WESTERN = re.compile(
     "[ÀÁÂÃÄÅÆÇÈÉÊËÍÎÏÑÓÔÕÖØÙÚÛÜßàáâãäåæçèéêëíîïñóôõöøùúûüœŒ€£§°±«»“”‘’„–—…©®·¿¡½²³\u00a0]*"
 )
 _SIGN_IN_WORD = re.compile(r"[a-zA-Z][^\w\s\x00-\x7f’·–—-][a-zA-Z]")
-_SURE = 0.3
+_FEW_BYTES = 20
 _MAX_SIGNS = 3
 _SAMPLE = 20_000
 _SAMPLE_BYTES = 200_000
@@ -99,7 +101,7 @@ def _codec(name: str | None) -> str | None:
     if name is None:
         return None
     try:
-        known = codecs.lookup(name.removeprefix("x-")).name
+        known = codecs.lookup(name.lower().removeprefix("x-").removeprefix("x-")).name
     except LookupError:
         return None
     return _WIDER.get(known, known)
@@ -174,10 +176,8 @@ def _detect(data: bytes, declared: str | None) -> Decoded:
     if not likely:
         # Chinese without a space or a line end has no zero bytes in UTF-16 either.
         return _without_mark(data)
-    best = max(likely.values())
     names = _by_preference(likely, sample)
-    if declared is not None and (best < _SURE or likely.get(declared, best) > _NEAR * best):
-        # Many a page copies another's header: what hardly fits gives way to what clearly does.
+    if declared is not None and _is_credible(declared, likely, sample):
         names.insert(0, declared)
     for encoding in names:
         if (decoded := _any(data, encoding)) is not None:
@@ -188,6 +188,14 @@ def _detect(data: bytes, declared: str | None) -> Decoded:
         raise Unreadable(_BINARY)
     note = "The encoding of the file is not certain; Windows-1252 was taken."
     return Decoded(text, "cp1252", (note,))
+
+
+def _is_credible(declared: str, likely: dict[str, float], sample: bytes) -> bool:
+    """Whether to believe a file: many a page copies another's header, so clear evidence counts."""
+    if declared in _SEVERAL_BYTES or len(sample.translate(None, _ASCII)) < _FEW_BYTES:
+        return True
+    known = {codecs.lookup(name).name for name in CANDIDATES}
+    return declared not in known or likely.get(declared, 0.0) > _NEAR * max(likely.values())
 
 
 def _any(data: bytes, encoding: str) -> Decoded | None:

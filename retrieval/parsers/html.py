@@ -191,7 +191,7 @@ def _values(table: LexborNode) -> str | None:
     """A table of values as text; None for one that lays out a page."""
     if table.attributes.get("role") == "presentation":
         return None
-    if table.css_first("table table, h1, h2, h3, h4, pre") is not None:
+    if any(child.css_first("table, h1, h2, h3, h4, pre") is not None for child in table.iter()):
         return None
     grid = Grid()
     for row in table.css("tr"):
