@@ -14,10 +14,11 @@ TEXT = "The quick brown fox jumps over the lazy dog while the cache keeps every 
 
 def _kv(engine: Engine, session: Session) -> tuple[torch.Tensor, torch.Tensor]:
     """Keys and values of a session as they are stored: two of [layers, kv_heads, tokens, d]."""
-    pool = engine._pool
-    keys = pool.keys[:, session.pages].transpose(1, 2).flatten(2, 3)[:, :, : session.kv_tokens]
-    values = pool.values[:, session.pages].transpose(1, 2).flatten(2, 3)
-    return keys.clone(), values[:, :, : session.kv_tokens].clone()
+    table = torch.tensor(session.pages)
+    layers = range(engine._pool.keys.shape[0])
+    pairs = [engine._pool.read(layer, table, session.kv_tokens) for layer in layers]
+    keys, values = zip(*pairs, strict=True)
+    return torch.stack(keys), torch.stack(values)
 
 
 def _same(one: tuple[torch.Tensor, ...], other: tuple[torch.Tensor, ...]) -> bool:
