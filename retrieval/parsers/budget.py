@@ -4,6 +4,7 @@ Wall time would make what is read depend on what else the machine does.
 """
 
 import time
+from typing import Self
 
 try:
     import resource
@@ -30,7 +31,10 @@ class Budget:
         """Begin a step."""
         _allow(self._step_s)
 
-    def end(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         """Lift the bound of the last step; the limit of the whole process stays."""
         _allow(None)
 

@@ -22,6 +22,7 @@ from PIL import Image, ImageChops, ImageDraw
 from retrieval.parsers import ocr
 from retrieval.parsers.child import limit
 from retrieval.parsers.pdf_fields import fields
+from retrieval.parsers.pdf_file import open_document
 from retrieval.parsers.pdf_page import read_layer
 
 # Words of a scanned page are looked for in a picture this large.
@@ -61,8 +62,7 @@ def draw(
     most_pixels: int,
 ) -> Image.Image:
     """The page counted from 1, at most ``width`` pixels wide."""
-    with pdfium.PdfDocument(file) as document:
-        document.init_forms()
+    with open_document(file) as document:
         drawn = document[page - 1]
         bitmap = drawn.render(scale=_scale(drawn, width, most_pixels))
         image: Image.Image = bitmap.to_pil().convert("RGB")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from retrieval.errors import NothingToIndex, Unreadable
 from retrieval.parsers.formats import Parsed, looks_like
+from retrieval.parsers.pdf_file import HEAD_BYTES
 from retrieval.parsers.pdf_reader import DAMAGED, Page, Reading, State, read, recognised
 from retrieval.parsers.pdf_text import join_words
 
@@ -42,7 +43,7 @@ def parse_pdf(path: Path) -> Parsed:
 
 def _check_header(path: Path) -> None:
     with path.open("rb") as file:
-        head = file.read(1024)
+        head = file.read(HEAD_BYTES)
     if b"%PDF-" not in head:
         kind = looks_like(head)
         found = f"It is {kind}; give it the extension that fits" if kind else "Get a fresh copy"

@@ -32,8 +32,6 @@ _TRACKED_AT_MOST = 0.6
 _PROSE_LINES = 3
 _PROSE_WORDS = 3.0
 _PROSE_FILL = 0.65
-_WIDE = 10.0  # a run that may be a line of a column
-_GUTTERS_APART = 12.0  # points
 _PAUSE = 2.5  # between lines, where columns end
 
 
@@ -349,28 +347,18 @@ def _logical(word: _Word) -> _Word:
 
 
 def misleads(rects: Sequence[Rect]) -> bool:
-    """Whether a file's runs of text, in its own order, do not lead down the page.
+    """Whether a file's runs of text, in its own order, do not simply lead down the page.
 
-    They lie on each other, go up more often than down, or cross from column to column.
+    They go up more often than down, or side by side as columns and cells are, or lie on each other.
     """
-    ups = downs = 0
-    crossed: dict[int, int] = defaultdict(int)
+    ups = downs = beside = 0
     for before, rect in pairwise(rects):
         height = min(before.top - before.bottom, rect.top - rect.bottom)
         if rect.bottom > before.top - 0.3 * height:
             ups += 1
         elif rect.top < before.bottom + 0.3 * height:
             downs += 1
-        elif min(before.right - before.left, rect.right - rect.left) > _WIDE * height:
-            crossed[round((before.right + rect.left) / 2 / _GUTTERS_APART)] += (
-                rect.left - before.right > _SAME_SEGMENT * height
-            )
-    places = Counter(
-        (round(r.left / 2), round(r.bottom / 2), round(r.right / 2), round(r.top / 2))
-        for r in rects
-    )
-    return (
-        ups > downs
-        or any(count >= _PROSE_LINES for count in crossed.values())
-        or any(count > 1 for count in places.values())
-    )
+        elif rect.left - before.right > _SAME_SEGMENT * height:
+            beside += 1
+    places = Counter(tuple(round(edge / 2) for edge in rect) for rect in rects)
+    return ups > downs or beside >= _PROSE_LINES or any(n > 1 for n in places.values())

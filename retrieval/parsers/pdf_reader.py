@@ -15,6 +15,7 @@ from retrieval.parsers.formats import MAX_CHARACTERS
 from retrieval.parsers.legibility import DOUBTFUL, ILLEGIBLE, legibility
 from retrieval.parsers.page_process import picture
 from retrieval.parsers.pdf_fields import fields
+from retrieval.parsers.pdf_file import open_document
 from retrieval.parsers.pdf_page import read_layer, unmapped_share
 from retrieval.parsers.pdf_second import SecondReader
 from retrieval.parsers.pdf_text import CUT, MARKED, clean
@@ -80,8 +81,7 @@ def read(path: Path) -> Reading:
 
 
 def _by_pdfium(path: Path, second: SecondReader) -> Reading:
-    with pdfium.PdfDocument(path) as document:
-        document.init_forms()  # before any page is loaded, or its fields stay unknown
+    with open_document(path) as document:
         count = len(document)
         if count > MAX_PAGES:
             raise Unreadable(
@@ -105,29 +105,28 @@ def _by_pypdf(second: SecondReader) -> Reading:
     count = second.pages
     if not 0 < count <= MAX_PAGES:
         raise Unreadable(DAMAGED)
-    budget = Budget(_BASE_CPU_S, _STEP_CPU_S)
     pages: list[Page] = []
-    while len(pages) < count and not budget.is_spent:
-        pages.append(_by_second(second, len(pages), 0.0) or Page("damaged"))
+    with Budget(_BASE_CPU_S, _STEP_CPU_S) as budget:
+        while len(pages) < count and not budget.is_spent:
+            pages.append(_by_second(second, len(pages), 0.0) or Page("damaged"))
     if not any(page.text for page in pages):
         raise Unreadable(DAMAGED)
     return Reading(pages, count, [], "", is_mended=True)
 
 
 def _pages(document: pdfium.PdfDocument, count: int, second: SecondReader) -> list[Page]:
-    budget = Budget(_BASE_CPU_S + _PAGE_CPU_S * count, _STEP_CPU_S)
     pages: list[Page] = []
     characters = 0
-    for number in range(count):
-        budget.step()
-        page = _page(document, number, second)
-        characters += len(page.text)
-        if characters > MAX_CHARACTERS:
-            break
-        pages.append(page)
-        if budget.is_spent:
-            break
-    budget.end()
+    with Budget(_BASE_CPU_S + _PAGE_CPU_S * count, _STEP_CPU_S) as budget:
+        for number in range(count):
+            budget.step()
+            page = _page(document, number, second)
+            characters += len(page.text)
+            if characters > MAX_CHARACTERS:
+                break
+            pages.append(page)
+            if budget.is_spent:
+                break
     return pages
 
 
@@ -202,6 +201,7 @@ def _by_ocr(path: Path, number: int, page: Page, until: float) -> Page:
     words = ocr.recognise(drawn) if drawn else []
     if words is None:
         return Page("late")
-    if text := clean(ocr.as_text(words)):
+    text = clean(ocr.as_text(words))
+    if text and legibility(text) >= ILLEGIBLE:
         return Page("recognised", text)
     return Page("blank") if page.state == "picture" else page

@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 _ROOT = Path(__file__).parents[2]
 _POLL_S = 0.1
 _SAID_BYTES = 2_000
+_OUT_OF_MEMORY = ("MemoryError", "memory allocation", "Cannot allocate")
 _TOO_MUCH_COMPUTING = (
     "A part of the file takes more computing than any page should, and reading it was stopped. "
     "Save it again with the program that made it, or print it to a new file, and add that."
@@ -166,7 +167,8 @@ def _too_slow(limits: ParseLimits) -> str:
 
 
 def _why(returncode: int, said: str, limits: ParseLimits) -> str:
-    if any(sign in said for sign in ("MemoryError", "memory allocation", "Cannot allocate")):
+    # Native code that is refused memory aborts.
+    if returncode == -signal.SIGABRT or any(sign in said for sign in _OUT_OF_MEMORY):
         return (
             f"Reading the file takes more than {limits.memory_bytes // 2**20:,} MB of memory. "
             "Split it and add the parts."

@@ -12,13 +12,17 @@ from retrieval.lexical import Fts5Index
 _PAD = bytes.fromhex("28bf4e5e4e758a4164004e56fffa01082e2e00b6d0683e802f0ca9fe6453697a")
 
 
-def pdf(pages: Sequence[str], *, password: str = "", title: str = "") -> bytes:
+def pdf(
+    pages: Sequence[str], *, password: str = "", user_password: str | None = None, title: str = ""
+) -> bytes:
     """A PDF with a line of text for each line of each page; "" is a page without text.
 
-    With a `password` it is encrypted by the standard's first method (40-bit RC4).
+    With a `password` it is encrypted by the standard's first method (40-bit RC4); where the
+    `user_password` is another, the first only gives the right to change it.
     """
     file_id = b"0123456789abcdef"
-    key, entries = _encryption(password, file_id) if password else (None, b"")
+    user = password if user_password is None else user_password
+    key, entries = _encryption(password, user, file_id) if password else (None, b"")
     objects: list[bytes] = [b"<< /Type /Catalog /Pages 2 0 R >>"]
     kids = " ".join(f"{4 + 2 * i} 0 R" for i in range(len(pages)))
     objects.append(f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>".encode())
@@ -40,10 +44,10 @@ def pdf(pages: Sequence[str], *, password: str = "", title: str = "") -> bytes:
     if entries:
         objects.append(entries)
         trailer += b" /Encrypt %d 0 R" % len(objects)
-    return _assemble(objects, trailer)
+    return assemble(objects, trailer)
 
 
-def _assemble(objects: list[bytes], trailer: bytes) -> bytes:
+def assemble(objects: list[bytes], trailer: bytes) -> bytes:
     out = b"%PDF-1.4\n"
     offsets = []
     for number, body in enumerate(objects, 1):
@@ -61,9 +65,10 @@ def _escape(text: str) -> bytes:
     return encoded.replace(b"\\", b"\\\\").replace(b"(", b"\\(").replace(b")", b"\\)")
 
 
-def _encryption(password: str, file_id: bytes) -> tuple[bytes, bytes]:
-    padded = (password.encode() + _PAD)[:32]
-    owner = _rc4(hashlib.md5(padded).digest()[:5], padded)
+def _encryption(password: str, user_password: str, file_id: bytes) -> tuple[bytes, bytes]:
+    padded = (user_password.encode() + _PAD)[:32]
+    seed = (password.encode() + _PAD)[:32]
+    owner = _rc4(hashlib.md5(seed).digest()[:5], padded)
     permissions = -4
     seed = padded + owner + permissions.to_bytes(4, "little", signed=True) + file_id
     key = hashlib.md5(seed).digest()[:5]
