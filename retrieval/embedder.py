@@ -21,6 +21,7 @@ MAX_TOKENS = 256
 # so many that they are about this long together.
 _STEP_CHARACTERS = 6_000
 _STEP_TEXTS = 64
+_REMEMBERED_QUESTIONS = 256
 # A model knows a script if its vocabulary has this many pieces in it: English MiniLM has 27,762
 # in Latin and 86 in Cyrillic; multilingual ones have tens of thousands in each.
 _KNOWN_SCRIPT_PIECES = 1_000
@@ -41,6 +42,7 @@ class Embedder:
         self.device = device
         self._lock = threading.Lock()
         self._loaded: Any = None
+        self._asked: dict[str, Vectors] = {}
 
     @cached_property
     def folder(self) -> Path:
@@ -144,8 +146,27 @@ class Embedder:
 
     def encode_question(self, question: str) -> Vectors:
         """The vector of a question, float32 [dim], of length 1."""
-        vector: Vectors = self._encode([question], query=True)[0]
+        vector: Vectors = self.encode_questions([question])[0]
         return vector
+
+    def encode_questions(self, questions: Sequence[str]) -> Vectors:
+        """Vectors of questions, float32 [questions, dim], each of length 1.
+
+        Those asked lately are remembered: the next question of a conversation is read in the
+        light of them.
+        """
+        with self._lock:
+            known = {text: self._asked[text] for text in questions if text in self._asked}
+        new = [text for text in dict.fromkeys(questions) if text not in known]
+        if new:
+            known |= zip(new, self._encode(new, query=True), strict=True)
+        with self._lock:
+            for text in questions:
+                self._asked.pop(text, None)
+                self._asked[text] = known[text]
+            while len(self._asked) > _REMEMBERED_QUESTIONS:
+                del self._asked[next(iter(self._asked))]
+        return np.stack([known[text] for text in questions])
 
     def _encode(self, texts: list[str], query: bool) -> Vectors:
         model = self._model()

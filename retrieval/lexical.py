@@ -50,6 +50,8 @@ _STOP_CHARACTERS = frozenset("的了是吗呢么什为和をはがの")
 # Ranking takes time for each passage that has a term: beyond so many in all, the terms that nearly
 # every passage has, and that tell least, are left out. 100,000 take about 15 ms.
 MAX_MATCHES = 100_000
+# What the terms of earlier questions count beside those of the question itself.
+CARRIED_SHARE = 0.5
 # BM25 counts a term's further occurrences less and less: at most 1 + this many times.
 _BM25_K1 = 1.2
 
@@ -93,15 +95,17 @@ def query_terms(question: str) -> list[str]:
     return list(dict.fromkeys(map(_term, telling or every)))
 
 
-def fts5_query(terms: Iterable[str]) -> str:
-    """An FTS5 expression for any of these terms; "" if there is none."""
-    # A term is letters and digits only, so no quote can be inside the quotes.
-    return " OR ".join(f'"{term}"{_star(term)}' for term in terms)
+def fts5_query(terms: "Terms") -> str:
+    """An FTS5 expression for any of the terms that some passage has; "" if there is none."""
+    # FTS5 knows no weights, but a term that is asked for twice counts twice.
+    asked = [term for term in terms.ranked_by for _ in range(2 if term in terms.own else 1)]
+    return " OR ".join(map(_quoted, asked))
 
 
-def _star(term: str) -> str:
-    """A single CJK character is looked for at the beginning of the pairs."""
-    return "*" if len(term) == 1 and _CJK_CHARACTER.match(term) else ""
+def _quoted(term: str) -> str:
+    """A term is letters and digits only, so no quote can be inside the quotes. A single CJK
+    character is looked for at the beginning of the pairs."""
+    return f'"{term}"{"*" if len(term) == 1 and _CJK_CHARACTER.match(term) else ""}'
 
 
 class LexicalHit(NamedTuple):
@@ -109,16 +113,22 @@ class LexicalHit(NamedTuple):
     score: float
 
 
-class Frequencies(NamedTuple):
-    """How many passages there are in all, and how many of them have each of a question's terms."""
+class Terms(NamedTuple):
+    """What to look for, and how many of all passages have each term.
+
+    `own` are the terms of the question itself; the others were carried over from earlier ones,
+    and count half.
+    """
 
     passages: int
     having: dict[str, int]
+    own: frozenset[str]
 
     def weight(self, term: str) -> float:
         """How much a term tells, its inverse document frequency. One that nobody has tells most:
         a question that asks for it is not answered."""
-        return math.log((self.passages + 1) / (self.having[term] + 0.5))
+        share = 1.0 if term in self.own else CARRIED_SHARE
+        return share * math.log((self.passages + 1) / (self.having[term] + 0.5))
 
     @property
     def weights(self) -> dict[str, float]:
@@ -137,6 +147,11 @@ class Frequencies(NamedTuple):
             chosen.append(term)
         return chosen
 
+    @property
+    def best_possible(self) -> float:
+        """The score of a passage that is full of every term."""
+        return sum(self.weights.values()) * (1 + _BM25_K1)
+
 
 class LexicalIndex(Protocol):
     """Each call works inside the session's transaction, so index and passages cannot disagree."""
@@ -146,12 +161,12 @@ class LexicalIndex(Protocol):
     def remove(self, session: Session, ids: Sequence[int]) -> None: ...
     def clear(self, session: Session) -> None: ...
     def ids(self, session: Session) -> list[int]: ...
-    def frequencies(self, session: Session, terms: Sequence[str]) -> Frequencies: ...
+    def terms(self, session: Session, own: Sequence[str], carried: Sequence[str]) -> Terms: ...
 
     def search(
         self,
         session: Session,
-        frequencies: Frequencies,
+        terms: Terms,
         owner: str,
         documents: Sequence[str] | None,
         limit: int,
@@ -189,28 +204,29 @@ class Fts5Index:
     def ids(self, session: Session) -> list[int]:
         return list(session.scalars(text(f"SELECT rowid FROM {FTS5_TABLE} ORDER BY rowid")))
 
-    def frequencies(self, session: Session, terms: Sequence[str]) -> Frequencies:
+    def terms(self, session: Session, own: Sequence[str], carried: Sequence[str]) -> Terms:
         passages = session.scalar(text(f"SELECT count(*) FROM {FTS5_TABLE}")) or 0
         statement = text(f"SELECT count(*) FROM {FTS5_TABLE} WHERE {FTS5_TABLE} MATCH :term")
-        return Frequencies(
-            passages,
-            {term: session.scalar(statement, {"term": fts5_query([term])}) or 0 for term in terms},
-        )
+        having = {
+            term: session.scalar(statement, {"term": _quoted(term)}) or 0
+            for term in dict.fromkeys([*own, *carried])
+        }
+        return Terms(passages, having, frozenset(own))
 
     def search(
         self,
         session: Session,
-        frequencies: Frequencies,
+        terms: Terms,
         owner: str,
         documents: Sequence[str] | None,
         limit: int,
     ) -> list[LexicalHit]:
-        query = fts5_query(frequencies.ranked_by)
+        query = fts5_query(terms)
         if not query:
             return []
         chosen = "" if documents is None else "AND d.id IN :documents "
         statement = text(
-            f"SELECT p.id, -r.bm25 FROM (SELECT rowid, bm25({FTS5_TABLE}) AS bm25 "
+            f"SELECT p.id, -r.bm25 * :share FROM (SELECT rowid, bm25({FTS5_TABLE}) AS bm25 "
             f"FROM {FTS5_TABLE} WHERE {FTS5_TABLE} MATCH :query "
             "ORDER BY bm25, rowid LIMIT :ranked) r JOIN passages p ON p.id = r.rowid "
             "JOIN documents d ON d.id = p.document_id "
@@ -218,12 +234,13 @@ class Fts5Index:
             "ORDER BY r.bm25, p.id LIMIT :limit"
         ).bindparams(bindparam("owners", expanding=True))
         values: dict[str, object] = {"query": query, "owners": visible_to(owner), "limit": limit}
+        values["share"] = CARRIED_SHARE
         if documents is not None:
             statement = statement.bindparams(bindparam("documents", expanding=True))
             values["documents"] = list(documents)
         # Whose a passage is takes longer to ask than its rank: first the best of all owners are
         # asked, and only where too few of them are left, every match (-1).
-        matches = sum(frequencies.having.values())
+        matches = sum(terms.having.values())
         hits: list[LexicalHit] = []
         for ranked in (5 * limit, -1):
             rows = session.execute(statement, values | {"ranked": ranked})

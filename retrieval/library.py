@@ -221,13 +221,15 @@ class Library:
         self,
         question: str,
         *,
+        earlier: Sequence[str] = (),
         owner: str = "local",
         limit: int = 4,
         documents: Sequence[str] | None = None,
     ) -> SearchResult:
         """The best passages for a question, among `documents` (ids) if they are given.
 
-        Raises EmbedderUnavailable.
+        `earlier` are the questions of the conversation before it, in order: what they were about
+        is searched as well, at less weight. Raises EmbedderUnavailable.
         """
         start = time.perf_counter()
         if self.is_empty(owner) or not question.strip():
@@ -236,9 +238,9 @@ class Library:
             self._database,
             self._indexes,
             question,
-            owner=owner,
+            earlier=earlier,
+            scope=search.Scope(owner, documents),
             limit=limit,
-            documents=documents,
         )
         return SearchResult(passages, time.perf_counter() - start, asked)
 

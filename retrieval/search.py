@@ -1,23 +1,42 @@
 """From a question to passages: by words, by meaning, and the two made one."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from sqlalchemy.orm import Session
 
 from retrieval import store
 from retrieval.database import Database
+from retrieval.embedder import Embedder, Vectors
 from retrieval.evidence import Asked
-from retrieval.indexes import Indexes
-from retrieval.lexical import LexicalHit, query_terms
+from retrieval.indexes import Dense, Indexes
+from retrieval.lexical import LexicalHit, Terms, query_terms, terms
 from retrieval.vectors import DenseHit
 from retrieval.views import Found
 
 CANDIDATES = 100
 # What words count beside meaning, where the embedder knows the question's script ...
-LEXICAL_WEIGHT = 0.4
+LEXICAL_WEIGHT = 0.55
 # ... and where it does not, and ranks almost at random: then meaning only breaks ties.
 LEXICAL_WEIGHT_UNKNOWN_SCRIPT = 0.9
+# A question is read in the light of so many before it, the last of which counts half of it and
+# each one before half of the next.
+EARLIER = 4
+EARLIER_SHARE = 0.5
+# Passages that have this part of all their terms in common can say the same.
+SAME_TERMS = 0.9
+# Rows that are fetched at once: enough for a usual question, few enough to be quick.
+_BATCH = 24
 
-_Live: TypeAlias = Mapping[int, store.Hit]
+
+class Scope(NamedTuple):
+    """Whose ready documents are searched, and which of them (None: all)."""
+
+    owner: str
+    documents: Sequence[str] | None
 
 
 class Fused(NamedTuple):
@@ -32,70 +51,144 @@ class Result(NamedTuple):
     passages: tuple[Found, ...]
 
 
-def fuse(
-    lexical: Sequence[LexicalHit], dense: Sequence[DenseHit], lexical_weight: float
-) -> list[Fused]:
-    """Weighted sum of both scores: cosines as they are, BM25 as a part of the best.
-
-    Scores say more than ranks: a clear first place counts as one, and cosines that are all alike
-    decide nothing. Bruch, Gai and Ingber, "An analysis of fusion functions for hybrid retrieval",
-    TOIS 2023.
-    """
-    best = max((hit.score for hit in lexical), default=0.0) or 1.0
-    by_words = {hit.id: (rank, hit.score / best) for rank, hit in enumerate(lexical, 1)}
-    by_meaning = {hit.id: (rank, hit.cosine) for rank, hit in enumerate(dense, 1)}
-    fused = []
-    for id in by_words | by_meaning:
-        lexical_rank, words = by_words.get(id, (None, 0.0))
-        dense_rank, cosine = by_meaning.get(id, (None, 0.0))
-        score = lexical_weight * words + (1 - lexical_weight) * cosine
-        fused.append(Fused(id, score, lexical_rank, dense_rank))
-    return sorted(fused, key=lambda hit: (-hit.score, hit.id))
-
-
 def search(
     database: Database,
     indexes: Indexes,
     question: str,
     *,
-    owner: str,
+    earlier: Sequence[str],
+    scope: Scope,
     limit: int,
-    documents: Sequence[str] | None,
 ) -> Result:
-    """The best passages of the ready documents this owner sees (or the `documents` among them)."""
-    vectors, embedder = indexes.dense()
-    vector = embedder.encode_question(question)
-    known = embedder.handles(question)
+    """The best passages for a question, in the light of the `earlier` ones, the last one last."""
+    earlier = earlier[-EARLIER:]
+    dense = indexes.dense()
+    vector = question_vector(dense.embedder, question, earlier)
+    known = dense.embedder.handles(question)
     with database.reading() as session:
-        frequencies = indexes.lexical.frequencies(session, query_terms(question))
-        by_words = indexes.lexical.search(session, frequencies, owner, documents, CANDIDATES)
-        allowed = None
-        if documents is not None or store.has_hidden(session, owner):
-            allowed = store.visible_ids(session, owner, documents)
-        by_meaning = vectors.search(vector, CANDIDATES, allowed)
-        weight = LEXICAL_WEIGHT if known else LEXICAL_WEIGHT_UNKNOWN_SCRIPT
-        fused = fuse(by_words, by_meaning, weight)
-        # Whatever an index says, only what the database has now, for this owner, is shown.
-        live = store.hits(session, [hit.id for hit in fused], owner, documents)
-        passages = tuple(_found(hit, live) for hit in _without_copies(fused, live)[:limit])
-        asked = Asked(
-            question, frequencies.weights, vector if known else None, embedder.fingerprint
+        carried = [term for one in earlier for term in query_terms(one)]
+        wanted = indexes.lexical.terms(session, query_terms(question), carried)
+        by_words = indexes.lexical.search(session, wanted, scope.owner, scope.documents, CANDIDATES)
+        by_meaning = _by_meaning(session, dense, vector, scope)
+        ranked = {hit.id for hit in by_meaning}
+        missing = [hit.id for hit in by_words if hit.id not in ranked]
+        fused = fuse(
+            by_words,
+            by_meaning,
+            lexical_weight=LEXICAL_WEIGHT if known else LEXICAL_WEIGHT_UNKNOWN_SCRIPT,
+            best_possible=wanted.best_possible,
+            more_cosines=dense.vectors.cosines(vector, missing),
         )
-        return Result(asked, passages)
+        found = _distinct(_live(session, fused, scope), wanted, limit)
+    fingerprint = dense.vectors.fingerprint
+    asked = Asked(question, wanted.weights, vector if known else None, fingerprint)
+    return Result(asked, tuple(found))
 
 
-def _without_copies(fused: Sequence[Fused], live: _Live) -> list[Fused]:
-    """Live hits, each text once: a person's own file may be in the shared library as well."""
-    kept: dict[tuple[str, int, int], Fused] = {}
-    for hit in fused:
-        if hit.id in live:
-            passage, document = live[hit.id].passage, live[hit.id].document
-            kept.setdefault((document.content_hash, passage.page, passage.char_start), hit)
-    return list(kept.values())
+def question_vector(embedder: Embedder, question: str, earlier: Sequence[str]) -> Vectors:
+    """The question's direction, drawn towards those of the ones before it, float32 [dim]."""
+    vectors = embedder.encode_questions([question, *reversed(earlier)])
+    vector = (EARLIER_SHARE ** np.arange(len(vectors), dtype=np.float32)) @ vectors
+    return vector / np.linalg.norm(vector)
 
 
-def _found(hit: Fused, live: _Live) -> Found:
-    passage, document, page_label, ocr = live[hit.id]
+def _by_meaning(session: Session, dense: Dense, vector: Vectors, scope: Scope) -> list[DenseHit]:
+    """The nearest passages in the scope.
+
+    The nearest of all are asked first whether they are in it: usually enough of them are, and
+    naming every passage of a large scope takes longer than searching.
+    """
+    if scope.documents is None and not store.has_hidden(session, scope.owner):
+        return dense.vectors.search(vector, CANDIDATES)
+    nearest = dense.vectors.search(vector, 5 * CANDIDATES)
+    visible = store.visible_ids(session, *scope, among=[hit.id for hit in nearest])
+    hits = [hit for hit in nearest if hit.id in visible][:CANDIDATES]
+    if len(hits) < CANDIDATES < len(nearest):
+        hits = dense.vectors.search(vector, CANDIDATES, list(store.visible_ids(session, *scope)))
+    return hits
+
+
+def fuse(
+    lexical: Sequence[LexicalHit],
+    dense: Sequence[DenseHit],
+    *,
+    lexical_weight: float,
+    best_possible: float,
+    more_cosines: Mapping[int, float],
+) -> list[Fused]:
+    """The weighted sum of both scores, best first.
+
+    Scores say more than ranks: a clear first place counts as one, and cosines that are all alike
+    decide nothing (Bruch, Gai and Ingber, "An analysis of fusion functions for hybrid retrieval",
+    TOIS 2023). Cosines stay as they are. BM25 is divided by the geometric mean of what the best
+    passage has and of what any could have: the first alone would make a weak best hit as good as
+    a strong one, the second would let long questions, of which no passage has every word, weigh
+    little.
+    """
+    best = max((hit.score for hit in lexical), default=0.0)
+    unit = math.sqrt(best * best_possible) or 1.0
+    by_words = {hit.id: (rank, hit.score / unit) for rank, hit in enumerate(lexical, 1)}
+    by_meaning = {hit.id: (rank, hit.cosine) for rank, hit in enumerate(dense, 1)}
+    fused = []
+    for id in by_words | by_meaning:
+        lexical_rank, words = by_words.get(id, (None, 0.0))
+        dense_rank, cosine = by_meaning.get(id, (None, more_cosines.get(id, 0.0)))
+        score = lexical_weight * words + (1 - lexical_weight) * cosine
+        fused.append(Fused(id, score, lexical_rank, dense_rank))
+    return sorted(fused, key=lambda hit: (-hit.score, hit.id))
+
+
+def _live(session: Session, fused: Sequence[Fused], scope: Scope) -> Iterator[Found]:
+    """Whatever an index says, only what the database has now, for this owner, is shown."""
+    for start in range(0, len(fused), _BATCH):
+        batch = fused[start : start + _BATCH]
+        hits = store.hits(session, [hit.id for hit in batch], *scope)
+        yield from (_found(hit, hits[hit.id]) for hit in batch if hit.id in hits)
+
+
+def _distinct(ranked: Iterable[Found], wanted: Terms, limit: int) -> list[Found]:
+    """The first `limit` passages that each say something else.
+
+    Of passages that say the same (a file and its copy, a text that a document repeats), the one
+    that was there first stands for all, at the place of the best.
+    """
+    kept: list[Found] = []
+    contents: list[_Content] = []
+    for found in ranked:
+        content = _Content.of(found, wanted)
+        same = next((n for n, other in enumerate(contents) if content.says_same(other)), None)
+        if same is None:
+            if len(kept) == limit:
+                break
+            kept.append(found)
+            contents.append(content)
+        elif found.passage_id < kept[same].passage_id:
+            kept[same] = replace(found, score=kept[same].score)
+    return kept
+
+
+class _Content(NamedTuple):
+    """What decides whether two passages say the same."""
+
+    terms: frozenset[str]
+    asked: frozenset[str]
+    numbers: frozenset[str]
+
+    @classmethod
+    def of(cls, found: Found, wanted: Terms) -> "_Content":
+        held = frozenset(terms(found.text))
+        numbers = frozenset(term for term in held if any(map(str.isdigit, term)))
+        return cls(held, held & wanted.having.keys(), numbers)
+
+    def says_same(self, other: "_Content") -> bool:
+        if (self.asked, self.numbers) != (other.asked, other.numbers):
+            return False
+        common = len(self.terms & other.terms)
+        return common >= SAME_TERMS * len(self.terms | other.terms)
+
+
+def _found(hit: Fused, live: store.Hit) -> Found:
+    passage, document, page_label, ocr = live
     return Found(
         passage_id=passage.id,
         document_id=document.id,

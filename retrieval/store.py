@@ -264,13 +264,20 @@ def searchable_ids(session: Session, embedder: str) -> list[int]:
     return list(session.scalars(query))
 
 
-def visible_ids(session: Session, owner: str, documents: Sequence[str] | None) -> list[int]:
+def visible_ids(
+    session: Session,
+    owner: str,
+    documents: Sequence[str] | None,
+    among: Sequence[int] | None = None,
+) -> set[int]:
     """Ids of the passages of ready documents that this owner sees, or the `documents` of them."""
     query = select(Passage.id).join(Document).where(Document.state == "ready")
     query = query.where(Document.owner.in_(visible_to(owner)))
     if documents is not None:
         query = query.where(Document.id.in_(documents))
-    return list(session.scalars(query))
+    if among is not None:
+        query = query.where(Passage.id.in_(among))
+    return set(session.scalars(query))
 
 
 def searchable_vectors(session: Session, embedder: str) -> list[tuple[int, bytes]]:

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from retrieval import store
 from retrieval.database import Database
-from retrieval.lexical import Frequencies, Fts5Index, fts5_query, query_terms, terms, words
+from retrieval.lexical import Fts5Index, Terms, fts5_query, query_terms, terms, words
 
 index = Fts5Index()
 
@@ -35,8 +35,8 @@ def fill(database: Database, texts: list[str], owner: str = "local", state: str 
 
 def find(database: Database, question: str, owner: str = "local", **more: list[str]) -> list[str]:
     with database.reading() as session:
-        frequencies = index.frequencies(session, query_terms(question))
-        hits = index.search(session, frequencies, owner, more.get("documents"), 10)
+        wanted = index.terms(session, query_terms(question), more.get("carried", []))
+        hits = index.search(session, wanted, owner, more.get("documents"), 10)
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
         return [session.get_one(store.Passage, hit.id).text for hit in hits]
 
@@ -84,15 +84,26 @@ def test_accents_and_endings_make_no_difference() -> None:
 def test_a_term_that_few_passages_have_tells_more(database: Database) -> None:
     fill(database, ["a heron", "a grey heron", "a bittern"])
     with database.reading() as session:
-        found = index.frequencies(session, ["heron", "bittern", "stork"])
-    assert found == Frequencies(3, {"heron": 2, "bittern": 1, "stork": 0})
+        found = index.terms(session, ["heron", "bittern", "stork"], ["grei", "heron"])
+    assert found.passages == 3
+    assert found.having == {"heron": 2, "bittern": 1, "stork": 0, "grei": 1}
     assert 0 < found.weight("heron") < found.weight("bittern") < found.weight("stork")
+    assert found.weight("grei") == found.weight("bittern") / 2
+
+
+def test_terms_of_earlier_questions_count_half(database: Database) -> None:
+    fill(database, ["heron", "bittern", "stork", "crane"])
+    assert find(database, "bittern", carried=["heron"]) == ["bittern", "heron"]
+    with database.reading() as session:
+        wanted = index.terms(session, ["bittern"], ["heron"])
+        own, carried = index.search(session, wanted, "local", None, 10)
+    assert carried.score == pytest.approx(own.score / 2)
 
 
 def test_terms_that_nearly_all_of_many_passages_have_are_not_ranked_by() -> None:
-    many = Frequencies(900_000, {"the": 880_000, "heron": 20, "pond": 70_000, "gone": 0})
-    assert many.ranked_by == ["heron", "pond"]
-    assert Frequencies(900_000, {"the": 880_000}).ranked_by == ["the"]
+    having = {"the": 880_000, "heron": 20, "pond": 70_000, "gone": 0}
+    assert Terms(900_000, having, frozenset(having)).ranked_by == ["heron", "pond"]
+    assert Terms(900_000, {"the": 880_000}, frozenset()).ranked_by == ["the"]
 
 
 def test_passages_of_others_do_not_push_an_owners_out(database: Database) -> None:
@@ -148,4 +159,5 @@ def test_no_text_at_all_is_a_syntax_error(database: Database, question: str) -> 
 
 
 def test_each_term_may_be_found_alone() -> None:
-    assert fts5_query(["heron", "池塘", "池"]) == '"heron" OR "池塘" OR "池"*'
+    wanted = Terms(9, {"heron": 3, "池塘": 2, "池": 4, "gone": 0}, frozenset(["heron"]))
+    assert fts5_query(wanted) == '"池塘" OR "heron" OR "heron" OR "池"*'

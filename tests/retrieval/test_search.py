@@ -31,17 +31,66 @@ def fill(library: Library, folder: Path, texts: dict[str, str], owner: str = "lo
 def test_scores_are_fused_by_their_weighted_sum() -> None:
     lexical = [LexicalHit(1, 8.0), LexicalHit(2, 6.0)]
     dense = [DenseHit(2, 0.5), DenseHit(3, 0.4)]
-    fused = fuse(lexical, dense, 0.4)
+    fused = fuse(lexical, dense, lexical_weight=0.4, best_possible=32.0, more_cosines={1: 0.2})
     assert [hit.id for hit in fused] == [2, 1, 3]
-    assert fused[0].score == pytest.approx(0.4 * 6 / 8 + 0.6 * 0.5)
+    unit = (8 * 32) ** 0.5
+    assert fused[0].score == pytest.approx(0.4 * 6 / unit + 0.6 * 0.5)
+    assert fused[1].score == pytest.approx(0.4 * 8 / unit + 0.6 * 0.2)
     assert (fused[1].lexical_rank, fused[1].dense_rank) == (1, None)
 
 
 def test_an_unfit_model_never_lifts_a_passage_over_a_clear_first_by_words() -> None:
     lexical = [LexicalHit(1, 8.0), LexicalHit(2, 6.0)]
     dense = [DenseHit(2, 0.9), DenseHit(50, 0.9), DenseHit(1, 0.1)]
-    fused = fuse(lexical, dense, LEXICAL_WEIGHT_UNKNOWN_SCRIPT)
+    weight = LEXICAL_WEIGHT_UNKNOWN_SCRIPT
+    fused = fuse(lexical, dense, lexical_weight=weight, best_possible=20.0, more_cosines={})
     assert [hit.id for hit in fused] == [1, 2, 50]
+
+
+def test_nothing_found_on_either_side_is_nothing() -> None:
+    assert fuse([], [], lexical_weight=0.5, best_possible=0.0, more_cosines={}) == []
+
+
+def test_a_follow_up_is_searched_in_the_light_of_the_questions_before(
+    library: Library, tmp_path: Path
+) -> None:
+    fill(
+        library,
+        tmp_path / "in",
+        {
+            "pond.md": "# Pond\n\nThe northern pond is three metres deep and full of reed.",
+            "ferry.md": "# Ferry\n\nThe ferry is twelve metres long and made of steel.",
+            "tower.md": "# Tower\n\nThe tower is forty metres high and made of brick.",
+        },
+    )
+    question = "What is it made of?"
+    for before, name in (
+        ("How long is the ferry?", "ferry.md"),
+        ("Who made the tower?", "tower.md"),
+    ):
+        found = library.search(question, earlier=["Where do herons nest?", before])
+        assert found.passages[0].name == name
+    # A new subject is not drowned by the old one.
+    other = library.search("How deep is the pond?", earlier=["How long is the ferry?"] * 3)
+    assert other.passages[0].name == "pond.md"
+
+
+def test_passages_that_say_the_same_come_once_the_first_of_them(
+    library: Library, tmp_path: Path
+) -> None:
+    text = "The ferry of 1964 burns twelve litres an hour and carries thirty people to the island."
+    ids = fill(
+        library,
+        tmp_path / "in",
+        {
+            "a.txt": f"{text} It is white.",
+            "b.txt": f"{text}  It is  white!\n",
+            "c.txt": f"{text.replace('1964', '1978')} It is white.",
+            "d.txt": f"{text.replace('ferry', 'liner')} It is white.",
+        },
+    )
+    found = library.search("What does the ferry burn?").passages
+    assert {passage.document_id for passage in found} == {ids[0], ids[2], ids[3]}
 
 
 def test_words_and_meaning_both_find(library: Library, tmp_path: Path) -> None:

@@ -3,7 +3,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from retrieval.vectors import VectorIndex, to_bytes
+from retrieval import vectors
+from retrieval.vectors import VECTOR_DTYPE, VectorIndex, to_bytes
 
 DIM = 8
 rng = np.random.default_rng(0)
@@ -80,3 +81,60 @@ def test_a_kill_between_the_two_files_leaves_an_index_that_is_not_loaded(
     index.save("a model")
     (tmp_path / "index.json").unlink()
     assert not VectorIndex(tmp_path, "model-a", DIM).load([10, 11, 12, 13, 14])
+
+
+def clustered(passages: int) -> list[tuple[int, bytes]]:
+    """Vectors in groups, as those of texts are."""
+    centres = rng.standard_normal((20, DIM))
+    vectors = centres[rng.integers(0, 20, passages)] + 0.5 * rng.standard_normal((passages, DIM))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return [(id, to_bytes(vector.astype(np.float32))) for id, vector in enumerate(vectors)]
+
+
+@pytest.fixture
+def lists_from_200(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "FLAT_PASSAGES", 200)
+
+
+def test_many_passages_are_sorted_into_lists_and_nearly_all_of_the_nearest_are_found(
+    tmp_path: Path, lists_from_200: None
+) -> None:
+    rows = clustered(2000)
+    index = VectorIndex(tmp_path, "model-a", DIM)
+    for start in range(0, 2000, 150):  # it grows as documents come in
+        index.add(rows[start : start + 150])
+    assert sorted(index.ids()) == list(range(2000))
+    assert index._lists(index._index).nlist > 8
+    matrix = np.stack([np.frombuffer(vector, VECTOR_DTYPE) for _, vector in rows])
+    found = expected = 0
+    for question in matrix[:40]:
+        nearest = set(np.argsort(-(matrix @ question))[:10].tolist())
+        found += len(nearest & {hit.id for hit in index.search(question, 10)})
+        expected += 10
+    assert found >= 0.95 * expected
+
+
+def test_lists_are_narrowed_removed_from_saved_and_loaded(
+    tmp_path: Path, lists_from_200: None
+) -> None:
+    rows = clustered(500)
+    index = VectorIndex(tmp_path, "model-a", DIM)
+    index.rebuild(rows)
+    question = np.frombuffer(rows[7][1], VECTOR_DTYPE)
+    far = int(np.argmin([np.frombuffer(vector, VECTOR_DTYPE) @ question for _, vector in rows]))
+    assert [hit.id for hit in index.search(question, 5, allowed=[far])] == [far]
+    assert index.cosines(question, [7, 9999]) == {7: pytest.approx(1.0)}
+    index.remove([7])
+    assert 7 not in [hit.id for hit in index.search(question, 50)]
+    assert index.cosines(question, [7]) == {}
+    index.save("a model")
+    again = VectorIndex(tmp_path, "model-a", DIM)
+    assert again.load([id for id, _ in rows if id != 7])
+    assert again.search(question, 5) == index.search(question, 5)
+
+
+def test_the_cosine_of_a_passage_can_be_looked_up(index: VectorIndex) -> None:
+    assert index.cosines(VECTORS[2], [12, 13, 99]) == {
+        12: pytest.approx(1.0),
+        13: pytest.approx(float(VECTORS[2] @ VECTORS[3])),
+    }
