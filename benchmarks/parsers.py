@@ -23,6 +23,7 @@ import sys
 import threading
 import time
 import unicodedata
+from contextlib import closing
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,6 +40,7 @@ from retrieval.embedder import Embedder
 from retrieval.errors import Unreadable
 from retrieval.library import Library
 from retrieval.parsers.process import ParsedFile, ParseLimits, parse
+from retrieval.views import DocumentView
 
 MOST_SECONDS = 20.0
 _PHRASES = "‖"
@@ -129,33 +131,69 @@ def judged(case: Case, read: ParsedFile) -> tuple[str, str]:
     return "text", remarks
 
 
-def measure(path: Path, case: Case, embedder: Embedder) -> Result:
-    """Read one file in processes of its own, so that what is measured is its own."""
-    context = multiprocessing.get_context("fork")
-    here, there = context.Pipe(duplex=False)
-    worker = context.Process(target=_work, args=(path, case, embedder, there))
-    start = time.perf_counter()
-    worker.start()
-    there.close()
-    try:
-        outcome, why, peak, grown = here.recv()
-    except EOFError:
-        outcome, why, peak, grown = "crash", "the process that reads it ended", 0, 0
-    worker.join()
-    return Result(outcome, why, time.perf_counter() - start, peak, grown)
+class Reader:
+    """Adds files to a library and reads each in processes of its own, to measure its own cost."""
 
+    def __init__(self, folder: Path, embedder: Embedder) -> None:
+        self._folder = folder
+        self._embedder = embedder
+        self._database = Database(f"sqlite:///{folder}/pageturn.db")
+        migrate(self._database)
+        self._library = Library(self._database, folder, embedder)
 
-def _work(path: Path, case: Case, embedder: Embedder, answer: Connection) -> None:
-    before = _own_peak()
-    watch = _Watch()
-    watch.start()
-    try:
-        outcome, why = _read(path, case, embedder)
-    except Exception as error:  # what a person would see as a traceback
-        outcome, why = "traceback", f"{type(error).__name__}: {error}"
-    watch.ended.set()
-    watch.join()
-    answer.send((outcome, why, watch.peak_bytes, _own_peak() - before))
+    def close(self) -> None:
+        self._library.close()
+        self._database.close()
+
+    def read(self, path: Path, case: Case) -> Result:
+        start = time.perf_counter()
+        try:
+            # An owner for each file: two may have the same content.
+            view = self._library.add(path, owner=case.file)
+            if view.name != path.name:
+                return Result("wrong_name", f"kept as {view.name!r}", 0.0, 0, 0)
+            if view.state == "refused":
+                raise Unreadable(view.reason or "")
+        except Unreadable as error:
+            seconds = time.perf_counter() - start
+            return Result(_kind(error.reason), error.reason, seconds, 0, 0)
+        context = multiprocessing.get_context("fork")
+        here, there = context.Pipe(duplex=False)
+        worker = context.Process(target=self._work, args=(view, case, there))
+        worker.start()
+        there.close()
+        try:
+            outcome, why, peak, grown = here.recv()
+        except EOFError:
+            outcome, why, peak, grown = "crash", "the process that reads it ended", 0, 0
+        worker.join()
+        return Result(outcome, why, time.perf_counter() - start, peak, grown)
+
+    def _work(self, view: DocumentView, case: Case, answer: Connection) -> None:
+        before = _own_peak()
+        watch = _Watch()
+        watch.start()
+        try:
+            outcome, why = self._parsed(view, case)
+        except Exception as error:  # what a person would see as a traceback
+            outcome, why = "traceback", f"{type(error).__name__}: {error}"
+        watch.ended.set()
+        watch.join()
+        answer.send((outcome, why, watch.peak_bytes, _own_peak() - before))
+
+    def _parsed(self, view: DocumentView, case: Case) -> tuple[str, str]:
+        try:
+            read = parse(
+                self._folder / "files" / view.content_hash,
+                view.format,
+                tokenizer_file=self._embedder.tokenizer_file,
+                max_tokens=self._embedder.max_tokens,
+                limits=ParseLimits(),
+                stop=threading.Event(),
+            )
+        except Unreadable as error:
+            return _kind(error.reason), error.reason
+        return judged(case, read)
 
 
 class _Watch(threading.Thread):
@@ -172,33 +210,6 @@ class _Watch(threading.Thread):
             for child in own.children(recursive=True):
                 with contextlib.suppress(psutil.Error, OSError):
                     self.peak_bytes = max(self.peak_bytes, child.memory_info().rss)
-
-
-def _read(path: Path, case: Case, embedder: Embedder) -> tuple[str, str]:
-    with TemporaryDirectory() as folder:
-        database = Database(f"sqlite:///{folder}/pageturn.db")
-        migrate(database)
-        library = Library(database, Path(folder), embedder)
-        try:
-            view = library.add(path)
-            if view.name != path.name:
-                return "wrong_name", f"kept as {view.name!r}"
-            if view.state == "refused":
-                raise Unreadable(view.reason or "")
-            read = parse(
-                Path(folder, "files", view.content_hash),
-                view.format,
-                tokenizer_file=embedder.tokenizer_file,
-                max_tokens=embedder.max_tokens,
-                limits=ParseLimits(),
-                stop=threading.Event(),
-            )
-        except Unreadable as error:
-            return _kind(error.reason), error.reason
-        finally:
-            library.close()
-            database.close()
-    return judged(case, read)
 
 
 def _kind(reason: str) -> str:
@@ -220,25 +231,20 @@ def main(
 ) -> None:
     embedder = Embedder(str(EMBEDDER.folder(models.absolute()) / EMBEDDER.load), "cpu")
     report, passed, slowest, grown = Report(), 0, 0.0, 0
-    for case in cases(manifest):
-        if only not in case.file:
-            continue
-        path = next(
-            (
-                p
-                for p in (manifest.parent / "files" / case.file, manifest.parent / case.file)
-                if p.is_file()
-            ),
-            manifest.parent / case.file,
-        )
-        result = measure(path, case, embedder)
-        good = passes(case, result.outcome) and result.seconds <= MOST_SECONDS
-        passed += good
-        slowest, grown = max(slowest, result.seconds), max(grown, result.parent_bytes)
-        measured: dict[str, Any] = {"outcome": result.outcome, "expected": case.expect}
-        measured |= {"pass": good, "why": result.why, "seconds": round(result.seconds, 3)}
-        measured |= {"peak_bytes": result.peak_bytes, "parent_bytes": result.parent_bytes}
-        report.add(case.file, "pageturn", **measured)
+    with TemporaryDirectory() as folder, closing(Reader(Path(folder), embedder)) as reader:
+        for case in cases(manifest):
+            if only not in case.file:
+                continue
+            beside = manifest.parent / case.file
+            path = beside if beside.is_file() else manifest.parent / "files" / case.file
+            result = reader.read(path, case)
+            good = passes(case, result.outcome) and result.seconds <= MOST_SECONDS
+            passed += good
+            slowest, grown = max(slowest, result.seconds), max(grown, result.parent_bytes)
+            measured: dict[str, Any] = {"outcome": result.outcome, "expected": case.expect}
+            measured |= {"pass": good, "why": result.why, "seconds": round(result.seconds, 3)}
+            measured |= {"peak_bytes": result.peak_bytes, "parent_bytes": result.parent_bytes}
+            report.add(case.file, "pageturn", **measured)
     report.ratios = {
         "pass_fraction": passed / len(report.rows) if report.rows else 0.0,
         "slowest_s": slowest,

@@ -108,3 +108,22 @@ def test_marking_adds_marks_and_changes_no_letter(text: str, spans: list[Span]) 
         for piece in marked("x" * len(text), spans).split("<mark>")[1:]
     )
     assert words == len(inside)
+
+
+def test_a_page_is_named_as_it_is_printed_and_text_from_a_picture_is_said_to_be(
+    turn: Callable[..., TurnView], citation: Make
+) -> None:
+    shown = sources(turn(citations=(citation(page_label="iii", ocr=True),)))
+    assert "page iii (3 in the file)" in shown
+    assert "read by OCR" in shown
+    assert "read by OCR" not in sources(turn(citations=(citation(),)))
+
+
+def test_a_name_is_text_and_no_part_of_an_address(
+    turn: Callable[..., TurnView], citation: Make
+) -> None:
+    name = "\u202e../#a%2Fb\"'><b>.pdf"
+    shown = sources(turn(citations=(citation(title=name, document="d1"),)), drawn={"d1"})
+    assert escape(name) in shown
+    assert "<b>" not in shown
+    assert 'href="pages/d1/3.png?words=' in shown

@@ -9,7 +9,9 @@ from PIL import Image
 
 from retrieval.errors import DocumentNotFound
 from retrieval.library import Library
-from retrieval.page_image import PageNotDrawn
+from retrieval.page_image import PageNotDrawn, draw_page
+from retrieval.parsers.pdf import parse_pdf
+from tests.retrieval.make_pdf import Pdf, shown
 
 PDF = "quantising-the-kv-cache.pdf"
 
@@ -72,3 +74,56 @@ def test_another_owners_page_is_not_found(pdf: tuple[Library, str]) -> None:
     library, document = pdf
     with pytest.raises(DocumentNotFound):
         library.page_image(document, 1, [], owner="someone else")
+
+
+def boxed_at(path: Path, words: str) -> tuple[float, float]:
+    """The middle of what is boxed for these words of page 1, in parts of its width and height."""
+    text = parse_pdf(path).pages[0]
+    start = text.index(words)
+    plain = opened(draw_page(path, 1, text, []))
+    drawn = opened(draw_page(path, 1, text, [(start, start + len(words))]))
+    ys, xs = np.nonzero((np.asarray(plain) != np.asarray(drawn)).any(axis=2))
+    assert len(xs), f"nothing is boxed for {words!r}"
+    return float(xs.mean()) / plain.width, float(ys.mean()) / plain.height
+
+
+def test_words_of_columns_that_were_put_in_order_are_boxed_where_they_stand(tmp_path: Path) -> None:
+    made = Pdf()
+    left = [f"Left line {n} of a column with words enough" for n in range(6)]
+    right = [f"Right line {n} tells of other things than it" for n in range(6)]
+    made.page(
+        shown(
+            *(
+                (x, 780 - 20 * n, text)
+                for n, row in enumerate(zip(left, right, strict=True))
+                for x, text in zip((50, 310), row, strict=True)
+            )
+        )
+    )
+    (tmp_path / "a.pdf").write_bytes(made.data())
+    x, y = boxed_at(tmp_path / "a.pdf", left[1])
+    assert x < 0.5
+    x, lower = boxed_at(tmp_path / "a.pdf", right[4])
+    assert x > 0.5
+    assert abs((lower - y) - 60 / 842) < 0.01
+
+
+def test_a_word_cut_at_the_end_of_a_line_is_boxed_on_both(tmp_path: Path) -> None:
+    made = Pdf()
+    made.page(shown((300, 780, "The size is deter-"), (50, 766, "mined by the page")))
+    (tmp_path / "a.pdf").write_bytes(made.data())
+    x, _ = boxed_at(tmp_path / "a.pdf", "determined")
+    assert 0.15 < x < 0.65
+
+
+def test_the_value_of_a_field_is_boxed_in_its_form(tmp_path: Path) -> None:
+    made = Pdf()
+    field = made.add(
+        "<< /Type /Annot /Subtype /Widget /Rect [300 400 400 420] /FT /Tx /T (name) /V (Alice) >>"
+    )
+    made.catalog = f"/AcroForm << /Fields [{field} 0 R] >>"
+    made.page(shown((50, 780, "An application")), f"/Annots [{field} 0 R]")
+    (tmp_path / "a.pdf").write_bytes(made.data())
+    x, y = boxed_at(tmp_path / "a.pdf", "Alice")
+    assert abs(x - 350 / 595) < 0.02
+    assert abs(y - (842 - 410) / 842) < 0.02
