@@ -35,12 +35,16 @@ class ContextTurn(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What a conversation's next turn builds on."""
+    """What a conversation's next turn builds on; `earlier` are the questions before it."""
 
     model: str
     static_tokens: tuple[int, ...]
     turns: tuple[ContextTurn, ...]
-    last_question: str | None
+    earlier: tuple[str, ...]
+
+    @property
+    def last_question(self) -> str | None:
+        return self.earlier[-1] if self.earlier else None
 
     @property
     def tokens(self) -> list[int]:
@@ -71,7 +75,7 @@ class ContextStore:
                     ContextTurn(turn.id, turn.prompt_tokens, turn.answer_tokens)
                     for turn in in_context(turns)
                 ),
-                turns[-1].question if turns else None,
+                tuple(turn.question for turn in turns),
             )
 
     def trim(self, session_id: str, owner: str, leaving_turns: int, render: Render) -> None:

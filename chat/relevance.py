@@ -1,4 +1,4 @@
-"""Whether the documents hold anything about a question at all, and what to search for.
+"""Whether the documents hold anything about a question at all.
 
 A passage speaks to a question by meaning (the cosine of their embeddings) and by words (the part
 of the question's words that it has). The best passage's cosine and half of its part of the words
@@ -17,14 +17,6 @@ MIN_RELEVANCE = 0.5
 WORDS_WEIGHT = 0.5
 # A question with fewer words of its own ("Why?", "And in 2023?") leans on the one before it.
 OWN_WORDS = 2
-# One with fewer than this is searched together with the question before it.
-SEARCH_WORDS = 4
-
-
-def search_text(question: str, previous: str | None) -> str:
-    """What to search for: a short question together with the one before it."""
-    short = len(set(content_words(question))) < SEARCH_WORDS
-    return f"{previous}\n{question}" if previous and short else question
 
 
 def is_relevant(

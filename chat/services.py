@@ -44,7 +44,7 @@ class Services:
     @property
     def opening(self) -> Context:
         """What a conversation that begins now builds on."""
-        return Context(self.engine.model_name, self.engine.static_tokens, (), None)
+        return Context(self.engine.model_name, self.engine.static_tokens, (), ())
 
     def documents_ready(self, owner: str) -> Ready:
         """How many of the documents the owner sees can be searched; refused ones do not count."""

@@ -22,7 +22,7 @@ from chat.events import Delta, Event, Finished, Retrieved, Started
 from chat.notes import NOT_FOUND, NOT_READY, REPEATS_ITSELF
 from chat.options import AskOptions
 from chat.prompt import Fit, fit, render
-from chat.relevance import is_relevant, search_text
+from chat.relevance import is_relevant
 from chat.repetition import circle_start, whole_sentences
 from chat.services import Services
 from chat.stats import TurnStats
@@ -124,7 +124,8 @@ class RunningTurn:
 
     def _search(self) -> None:
         result = self.services.library.search(
-            search_text(self.question, self.context.last_question),
+            self.question,
+            earlier=self.context.earlier,
             owner=self.owner,
             limit=self.options.passages,
             documents=self.options.documents,

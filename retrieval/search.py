@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from sqlalchemy.orm import Session
@@ -16,6 +16,8 @@ from retrieval.indexes import Dense, Indexes
 from retrieval.lexical import LexicalHit, Terms, query_terms, terms
 from retrieval.vectors import DenseHit
 from retrieval.views import Found
+
+Side: TypeAlias = Literal["both", "words", "meaning"]
 
 CANDIDATES = 100
 # What words count beside meaning, where the embedder knows the question's script ...
@@ -59,8 +61,12 @@ def search(
     earlier: Sequence[str],
     scope: Scope,
     limit: int,
+    side: Side = "both",
 ) -> Result:
-    """The best passages for a question, in the light of the `earlier` ones, the last one last."""
+    """The best passages for a question, in the light of the `earlier` ones, the last one last.
+
+    With one `side` alone the other finds nothing; that is for comparing them.
+    """
     earlier = earlier[-EARLIER:]
     dense = indexes.dense()
     vector = question_vector(dense.embedder, question, earlier)
@@ -72,10 +78,11 @@ def search(
         by_meaning = _by_meaning(session, dense, vector, scope)
         ranked = {hit.id for hit in by_meaning}
         missing = [hit.id for hit in by_words if hit.id not in ranked]
+        weight = LEXICAL_WEIGHT if known else LEXICAL_WEIGHT_UNKNOWN_SCRIPT
         fused = fuse(
             by_words,
             by_meaning,
-            lexical_weight=LEXICAL_WEIGHT if known else LEXICAL_WEIGHT_UNKNOWN_SCRIPT,
+            lexical_weight=1.0 if side == "words" else weight,
             best_possible=wanted.best_possible,
             more_cosines=dense.vectors.cosines(vector, missing),
         )

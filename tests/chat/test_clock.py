@@ -71,7 +71,7 @@ def test_a_clock_that_is_set_back_does_not_mix_up_the_turns(
     database = Database(f"sqlite:///{tmp_path / 'pageturn.db'}")
     migrate(database)
     store, real = ConversationStore(database), datetime.now(UTC)
-    turns = [store.begin("talk", "local", "One?", Context("a model", (1,), (), None))]
+    turns = [store.begin("talk", "local", "One?", Context("a model", (1,), (), ()))]
     for hours in (5, 9):
         monkeypatch.setattr(chat.store, "_now", lambda h=hours: real - timedelta(hours=h))
         turns.append(store.begin("talk", "local", "More?"))

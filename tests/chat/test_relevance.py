@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chat.relevance import is_relevant, search_text
+from chat.relevance import is_relevant
 from chat.services import Services
 
 HELD = [
@@ -36,7 +36,7 @@ def judge(make_world: Callable[..., Any], library_dir: Path) -> Callable[..., bo
     services = Services(world.database, world.library, world.engine, None, None, None)  # type: ignore[arg-type]
 
     def relevant(question: str, previous: str | None = None) -> bool:
-        found = world.library.search(search_text(question, previous)).passages
+        found = world.library.search(question, earlier=[previous] if previous else ()).passages
         return is_relevant(question, previous, found, services.cosines(question, found))
 
     return relevant
@@ -53,9 +53,7 @@ def test_what_the_documents_do_not_hold_is_not(judge: Callable[..., bool], quest
     assert not judge(question, previous=HELD[0])
 
 
-def test_a_question_that_leans_on_the_one_before_is_searched_with_it(
+def test_a_question_that_leans_on_the_one_before_is_relevant_with_it(
     judge: Callable[..., bool],
 ) -> None:
-    assert search_text("Why?", HELD[0]) == f"{HELD[0]}\nWhy?"
     assert judge("Why?", previous=HELD[0])
-    assert search_text(HELD[1], HELD[0]) == HELD[1]

@@ -1,0 +1,128 @@
+"""How well search finds what is known to be right, in sets of real questions.
+
+    python -m benchmarks.retrieval --set DIR [--questions N] [--keep DIR] [--json FILE]
+
+A set's texts are indexed as the product indexes documents, and each question is searched by the
+product's own search, a follow-up in the light of its conversation: by both sides (`hybrid`), by
+words (`lexical`) and by meaning (`dense`), in one run. The layouts: benchmarks/eval_sets.py.
+
+`recall`, `precision` and `iou` are of the first five passages. A set with gold ranges in files is
+measured by character, by Chroma's definitions (what passages have in common counts again for
+each); any other by its texts. `ndcg_at_10` (binary gains) and `recall_at_5` are over texts.
+"""
+
+import argparse
+import math
+import tempfile
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from statistics import mean
+
+from benchmarks.eval_library import library_of, text_id
+from benchmarks.eval_sets import EvalSet, Question, Range, read_sets
+from benchmarks.report import Report
+from host.models import resolve
+from host.settings import Settings
+from retrieval.embedder import Embedder
+from retrieval.library import Library
+from retrieval.search import Scope, Side, search
+from retrieval.views import Found
+
+SHOWN = 5
+RANKED = 10
+# A text is cut into passages; the first ten texts are among the first so many of them.
+PASSAGES = 60
+SYSTEMS: dict[str, Side] = {"hybrid": "both", "lexical": "words", "dense": "meaning"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--set", type=Path, required=True, help="a set, or a folder of sets")
+    parser.add_argument("--questions", type=int, help="at most so many of each case")
+    parser.add_argument("--keep", type=Path, help="folder of the indexes, for the next run")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    settings = Settings()
+    embedder = Embedder(resolve(settings.embedder, settings.models_dir), settings.device)
+    report = Report()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.keep or Path(temporary)
+        for set in read_sets(options.set):
+            with library_of(set, folder / set.library.replace("/", "-"), embedder) as library:
+                measure(set, library, options.questions, report)
+    report.show("Retrieval")
+    report.write(options.json)
+
+
+def measure(set: EvalSet, library: Library, limit: int | None, report: Report) -> None:
+    """Add a row for each system, and by how much `hybrid` is ahead of the better side."""
+    asked = [question for question in set.questions if question.relevant]
+    if limit is not None and limit < len(asked):
+        asked = [asked[i * len(asked) // limit] for i in range(limit)]
+    scores: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in SYSTEMS}
+    for question in asked:
+        for name, side in SYSTEMS.items():
+            for field, value in score(set, question, find(library, question, side)).items():
+                scores[name][field].append(value)
+    for name in SYSTEMS:
+        means = {field: mean(values) for field, values in scores[name].items()}
+        report.add(set.name, name, questions=len(asked), **means)
+    main_field = "recall" if set.files else "ndcg_at_10"
+    better = max(mean(scores[name][main_field]) for name in ("lexical", "dense"))
+    ahead = mean(scores["hybrid"][main_field]) - better
+    report.ratios[f"{set.name}_{main_field}_hybrid_minus_better_side"] = ahead
+
+
+def find(library: Library, question: Question, side: Side) -> Sequence[Found]:
+    return search(
+        library._database,
+        library._indexes,
+        question.text,
+        earlier=[turn.question for turn in question.earlier],
+        scope=Scope("local", None),
+        limit=PASSAGES,
+        side=side,
+    ).passages
+
+
+def score(set: EvalSet, question: Question, found: Sequence[Found]) -> dict[str, float]:
+    if set.files:
+        shown = [Range(text_id(set, p), p.char_start, p.char_end) for p in found[:SHOWN]]
+        return overlap(question.ranges, shown)
+    texts = list(dict.fromkeys(text_id(set, passage) for passage in found))
+    hits = len(question.relevant.intersection(texts[:SHOWN]))
+    recall = hits / len(question.relevant)
+    return {
+        "recall": recall,
+        "precision": hits / SHOWN,
+        "iou": hits / (SHOWN + len(question.relevant) - hits),
+        "ndcg_at_10": ndcg(texts[:RANKED], question.relevant),
+        "recall_at_5": recall,
+    }
+
+
+def overlap(gold: Iterable[Range], shown: Sequence[Range]) -> dict[str, float]:
+    """Recall, precision and intersection over union, by character (Smith and Troynikov,
+    "Evaluating chunking strategies for retrieval", Chroma 2024)."""
+    gold_places = {(r.text_id, place) for r in gold for place in range(r.start, r.end)}
+    shown_places = {(r.text_id, place) for r in shown for place in range(r.start, r.end)}
+    hit = len(gold_places & shown_places)
+    shown_length = sum(r.end - r.start for r in shown)
+    return {
+        "recall": hit / len(gold_places),
+        "precision": hit / shown_length if shown_length else 0.0,
+        "iou": hit / (shown_length + len(gold_places) - hit),
+    }
+
+
+def ndcg(ranked: Sequence[str], relevant: Collection[str]) -> float:
+    gained = sum(1 / math.log2(rank + 1) for rank, id in enumerate(ranked, 1) if id in relevant)
+    possible = range(1, min(len(relevant), RANKED) + 1)
+    return gained / sum(1 / math.log2(rank + 1) for rank in possible)
+
+
+if __name__ == "__main__":
+    main()
