@@ -11,6 +11,7 @@ Prose goes to the splitter in pieces, since its time grows faster than the lengt
 Tables and code too long for one passage are cut here, between rows and between lines.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -32,6 +33,7 @@ MAX_CHARACTERS = 2_000
 HEADER_SHARE = 0.4
 _PIECE_CHARACTERS = 8_000
 # Where a long text without an empty line is cut into pieces, best first.
+_PAUSE = re.compile(r"[\s.,;:!?。，、；：！？।؟]")
 _SEAMS = ("\n\n", "\n", "。", ". ", " ")
 
 
@@ -134,13 +136,30 @@ class Chunker:
     ) -> Iterator[tuple[int, int]]:
         """The ranges of the passages of a part of a page."""
         for piece_start, piece_end in _pieces(page, start, end):
-            for offset, text in splitter.chunk_indices(page[piece_start:piece_end]):
+            piece = page[piece_start:piece_end]
+            # Text without any place to pause takes the splitter long and gives it nothing to find.
+            found = splitter.chunk_indices(piece) if _PAUSE.search(piece) else self._even(piece)
+            for offset, text in found:
                 begin = piece_start + offset
                 if len(text) <= MAX_CHARACTERS:
                     yield begin, begin + len(text)
                     continue
                 for inner, part in self._by_length.chunk_indices(text):
                     yield begin + inner, begin + inner + len(part)
+
+    def _even(self, piece: str) -> Iterator[tuple[int, str]]:
+        """A text cut after every so many tokens, between whole characters."""
+        offsets = self._tokenizer.encode(piece, add_special_tokens=False).offsets
+        start = 0
+        for index in range(self._limit, len(offsets), self._limit):
+            end = offsets[index][0]
+            while end > start and _joins(piece[end]):
+                end -= 1
+            if end > start:
+                yield start, piece[start:end]
+                start = end
+        if piece:
+            yield start, piece[start:]
 
     def _rows(self, page: str, block: Block, path: str) -> Iterator[_Part]:
         """The passages of a long table: as many rows as fit beside its header."""
@@ -163,8 +182,13 @@ class Chunker:
         yield from self._row_parts(page, block, begin, block.end, headings, room)
 
     def _sizes(self, texts: list[str]) -> list[int]:
-        encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
-        return [len(encoding.ids) for encoding in encodings]
+        """Tokens of each text; of one that is too long in any case, only that it is."""
+        short = [text if len(text) <= MAX_CHARACTERS else "" for text in texts]
+        encodings = self._tokenizer.encode_batch(short, add_special_tokens=False)
+        return [
+            len(encoding.ids) if kept or not text else self._limit + 1
+            for text, kept, encoding in zip(texts, short, encodings, strict=True)
+        ]
 
     def _row_parts(
         self, page: str, block: Block, start: int, end: int, headings: tuple[str, str], room: int
@@ -181,19 +205,15 @@ class Chunker:
 
     def _shorten(self, heading: str, tokens: int) -> str:
         """At most so many tokens of a heading; its end says more than its beginning."""
-        encoding = self._tokenizer.encode(heading, add_special_tokens=False)
-        if len(encoding.ids) <= tokens and len(heading) <= MAX_CHARACTERS // 4:
-            return heading
-        start = encoding.offsets[-tokens:][0][0]
-        return heading[max(start, len(heading) - MAX_CHARACTERS // 4) :].lstrip(" >|")
+        heading = heading[-MAX_CHARACTERS // 4 :]
+        offsets = self._tokenizer.encode(heading, add_special_tokens=False).offsets
+        return heading if len(offsets) <= tokens else heading[offsets[-tokens][0] :].lstrip(" >|")
 
     def _cut_off(self, header: str, tokens: int) -> str:
         """At most so many tokens of a table's header, from its beginning."""
-        encoding = self._tokenizer.encode(header, add_special_tokens=False)
-        if len(encoding.ids) <= tokens and len(header) <= MAX_CHARACTERS // 2:
-            return header
-        end = encoding.offsets[:tokens][-1][1]
-        return header[: min(end, MAX_CHARACTERS // 2)]
+        header = header[: MAX_CHARACTERS // 2]
+        offsets = self._tokenizer.encode(header, add_special_tokens=False).offsets
+        return header if len(offsets) <= tokens else header[: offsets[tokens - 1][1]]
 
 
 def _line_starts(page: str, start: int, end: int) -> Iterator[int]:

@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple
 # Each of these takes time in proportion to the text, whatever the text: no two parts of a pattern
 # that follow each other can match the same character.
 _HEADING = re.compile(r"^(#{1,6})[ \t]+(?=[^ \t])(.*)$", re.MULTILINE)
+# Every heading below one repeats its name.
+_MAX_NAME = 200
 _RULE_CELL = r"[ \t]*(?::?-+:?[ \t]*)?"
 _TABLE = re.compile(
     rf"^(?P<header>[^\n|]*\|[^\n]*)\n(?=[^\n]*-){_RULE_CELL}(?:\|{_RULE_CELL})+\n"
@@ -88,7 +90,7 @@ class Outline:
         for match in _HEADING.finditer(page):
             if _is_inside(code, match.start()):
                 continue
-            level, name = len(match.group(1)), match.group(2).rstrip(" \t#")
+            level, name = len(match.group(1)), match.group(2)[:_MAX_NAME].rstrip(" \t#")
             if not name:
                 continue
             self._path = [(above, text) for above, text in self._path if above < level]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from retrieval.errors import NothingToIndex, Unreadable
-from retrieval.parsers.formats import MAX_CHARACTERS, Parsed
+from retrieval.parsers.formats import Parsed, check_length
 
 # Of UTF-8 and of JSON's own signs, more than the most characters take.
 MAX_OUTPUT_BYTES = 128 * 2**20
@@ -64,11 +64,7 @@ def run(format: str, file: str, tokenizer: str, max_tokens: int) -> dict[str, An
         parsed = _parser(format)(Path(file))
         from retrieval.chunking import Chunker
 
-        if sum(map(len, parsed.pages)) > MAX_CHARACTERS:
-            raise Unreadable(
-                f"The file holds more than {MAX_CHARACTERS:,} characters of text, which is more "
-                "than one document may have. Split it and add the parts."
-            )
+        check_length(sum(map(len, parsed.pages)))
         repeats = _repeats(parsed.pages)
         pages = ["" if n in repeats else page for n, page in enumerate(parsed.pages, 1)]
         cuts = Chunker(tokenizer, max_tokens).cut(pages, parsed.markdown)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from retrieval.errors import NothingToIndex
 from retrieval.parsers.encoding import decode
-from retrieval.parsers.formats import Parsed
+from retrieval.parsers.formats import Parsed, check_length
 from retrieval.parsers.tables import render_table
 
 _DELIMITERS = (",", ";", "\t", "|", ":", "^")
@@ -23,6 +23,7 @@ _MAX_LINES = 100
 def parse_csv(path: Path) -> Parsed:
     decoded = decode(path.read_bytes())
     text = decoded.text.strip("\n")
+    check_length(len(text))
     if not text.strip():
         raise NothingToIndex("The file holds only white space. There is nothing to index.")
     first = text[: text.find("\n")] if "\n" in text else text

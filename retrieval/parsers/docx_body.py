@@ -241,13 +241,17 @@ class Body:
 
 def _children(parent: Any) -> Iterator[Any]:
     """The elements of an element that count: wrappers opened, one of several alternatives."""
-    for child in parent:
-        if not isinstance(child.tag, str) or child.tag in _SKIPPED:
+    stack = [iter(parent)]
+    while stack:
+        child = next(stack[-1], None)
+        if child is None:
+            stack.pop()
+        elif not isinstance(child.tag, str) or child.tag in _SKIPPED:
             continue
-        if child.tag == f"{_MC}AlternateContent":
-            yield from _children(_alternative(child))
+        elif child.tag == f"{_MC}AlternateContent":
+            stack.append(iter(_alternative(child)))
         elif child.tag in _WRAPPERS:
-            yield from _children(child)
+            stack.append(iter(child))
         else:
             yield child
 

@@ -65,6 +65,8 @@ _FEW_BYTES = 20
 _MAX_SIGNS = 3
 _SAMPLE = 20_000
 _SAMPLE_BYTES = 200_000
+_BEFORE = 100
+_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 _WORD = re.compile(r"\S+")
 _FOREIGN = re.compile("[\u0370-\u06ff]")
 _LATIN = re.compile("[A-Za-z\u00c0-\u024f]")
@@ -204,11 +206,13 @@ def _any(data: bytes, encoding: str) -> Decoded | None:
 
 
 def _sample(data: bytes) -> bytes:
-    """Whole lines from where the text leaves ASCII: nothing before that says anything."""
-    first = re.search(rb"[\x1b\x80-\xff]", data)
+    """The lines that leave ASCII, from the first on: the others say nothing of the encoding."""
+    first = _BEYOND_ASCII.search(data)
     at = first.start() if first else 0
-    line = data.rfind(b"\n", max(0, at - 1_000), at) + 1
-    return data[line or max(0, at - 1_000) :][:_SAMPLE_BYTES]
+    start = max(0, at - _BEFORE)
+    line = data.rfind(b"\n", start, at) + 1
+    lines = data[line or start :][:_SAMPLE_BYTES].split(b"\n")
+    return b"\n".join(line for line in lines if _BEYOND_ASCII.search(line))
 
 
 def _likely(sample: bytes) -> dict[str, float]:

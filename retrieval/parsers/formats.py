@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from retrieval.errors import Unreadable
+
 FORMATS = {
     ".md": "md",
     ".markdown": "md",
@@ -91,6 +93,15 @@ class Parsed:
     warnings: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     ocr_pages: tuple[int, ...] = ()
+
+
+def check_length(characters: int) -> None:
+    """Raises Unreadable for more text than one document may hold."""
+    if characters > MAX_CHARACTERS:
+        raise Unreadable(
+            f"The file holds more than {MAX_CHARACTERS:,} characters of text, which is more "
+            "than one document may have. Split it and add the parts."
+        )
 
 
 def format_of(name: str) -> str | None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from retrieval.errors import NothingToIndex
+from retrieval.errors import NothingToIndex, Unreadable
 from retrieval.parsers.encoding import decode
 from retrieval.parsers.formats import Parsed
 from retrieval.parsers.tables import Grid, render_table
@@ -32,6 +32,12 @@ _BLOCKS = frozenset(
     summary table tbody textarea tfoot thead tr ul
     """.split()  # noqa: SIM905
 )
+# Elements that stay open until they are closed, each of which looks through all that are open.
+_NESTING = re.compile(
+    r"(?i)<(/?)(?:address|article|aside|blockquote|center|details|dialog|dir|div|dl|fieldset"
+    r"|figcaption|figure|footer|header|hgroup|main|menu|nav|ol|section|summary|ul)\b"
+)
+MAX_DEPTH = 20_000
 _PREFORMATTED = frozenset(("pre", "xmp", "listing", "plaintext"))
 _SPACE = re.compile(r"[ \t\n\r\f\u00a0]+")
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
@@ -66,6 +72,7 @@ def html_text(data: bytes) -> HtmlText:
     source = decoded.text
     if _XHTML.match(source[:2_000]):
         source = _SELF_CLOSED.sub(r"<\1\2></\1>", source)
+    _check_depth(source)
     tree = LexborHTMLParser(source)
     writer = _Writer()
     if tree.body is not None:
@@ -73,6 +80,20 @@ def html_text(data: bytes) -> HtmlText:
     heading = tree.css_first("title") or tree.css_first("h1")
     title = _plain(heading.text()) if heading is not None else ""
     return HtmlText(writer.text(), title, decoded.notes)
+
+
+def _check_depth(source: str) -> None:
+    """Refuse what nests deeper than any page: the parser's time grows with the square of it."""
+    if source.count("<") < MAX_DEPTH:
+        return
+    depth = 0
+    for tag in _NESTING.finditer(source):
+        depth = max(0, depth - 1) if tag.group(1) else depth + 1
+        if depth > MAX_DEPTH:
+            raise Unreadable(
+                f"The HTML page nests its parts more than {MAX_DEPTH:,} deep and was not read; it "
+                "is probably damaged. Save the page from a browser again and add that."
+            )
 
 
 def _plain(text: str) -> str:

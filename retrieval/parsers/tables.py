@@ -8,6 +8,8 @@ _SPACE = re.compile(r"\s+")
 # long: a hostile file could have a page repeated a thousand times.
 MAX_REPEATED = 200
 MAX_SPAN = 100
+# Past so many places, what spans several stands in the first alone.
+MAX_REPEATS = 100_000
 
 
 def render_table(rows: Sequence[Sequence[str]]) -> str:
@@ -36,6 +38,7 @@ class Grid:
     def __init__(self) -> None:
         self.rows: list[list[str]] = []
         self._hanging: dict[int, tuple[int, str]] = {}  # column -> (rows still to fill, text)
+        self._repeats = 0
 
     def start_row(self) -> None:
         self.rows.append([])
@@ -43,10 +46,14 @@ class Grid:
     def add(self, text: str, columns: int = 1, rows: int = 1) -> None:
         row = self.rows[-1]
         self._fill(row)
+        columns, rows = max(1, min(columns, MAX_SPAN)), max(1, min(rows, MAX_SPAN))
+        self._repeats += columns * rows - 1
+        if self._repeats > MAX_REPEATS:
+            columns = rows = 1
         repeated = text if len(text) <= MAX_REPEATED else ""
-        for offset in range(max(1, min(columns, MAX_SPAN))):
+        for offset in range(columns):
             if rows > 1:
-                self._hanging[len(row)] = (min(rows, MAX_SPAN) - 1, repeated)
+                self._hanging[len(row)] = (rows - 1, repeated)
             row.append(repeated if offset else text)
 
     def end_row(self) -> None:

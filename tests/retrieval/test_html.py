@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from retrieval.errors import Unreadable
 from retrieval.parsers.html import html_text, parse_html
 
 GERMAN = "Größere Vögel fressen Frösche für 15,50 €, sagt man in Köln und überall sonst."
@@ -105,3 +106,9 @@ def test_spans_of_thousands_do_not_multiply_a_page() -> None:
     long = "words " * 100
     body = f"<table><tr><td colspan=9999 rowspan=9999>{long}</td><td>b</td></tr></table>"
     assert len(text(body)) < 3 * len(long)
+
+
+def test_a_page_that_nests_without_end_is_refused() -> None:
+    with pytest.raises(Unreadable, match="20,000 deep"):
+        text("<ul><li>" * 300_000 + "x")
+    assert text("<div>a</div><br>" * 20_001).count("a") == 20_001
