@@ -105,7 +105,7 @@ def measure(
         )
         alone.append(per_token_s(turn.stats))
         page.goto(f"{url}?c={session}")
-        expect(page.locator(".pt-question")).to_have_count(turns, timeout=WAIT_MS)
+        expect(page.locator(".pt-retry").last).to_be_visible(timeout=WAIT_MS)
         page.wait_for_timeout(1_000)
         updates.take()
         with_page.append(per_token_s(retried_on_page(page, workspace, session).stats))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import gradio as gr
 
-from chat.ui import transcript
 from chat.ui.i18n import Words
 from chat.ui.login import owner_of
 from chat.ui.notices import EXPECTED, said, say
 from chat.ui.screen import Screen, composer
 from chat.ui.seen import Seen
 from chat.ui.sentences import translated
+from chat.ui.tabs import NEWEST_TURNS
 from chat.ui.text import escape
 from chat.ui.turn_actions import TurnActions
 from chat.ui.view import version
@@ -31,7 +31,9 @@ class Actions(TurnActions):
     @said
     def load(self, session_id: str, request: gr.Request) -> Screen:
         """The page was opened or reloaded: what is stored is what is shown."""
-        self._tab(request).search = ""
+        tab = self._tab(request)
+        tab.search = ""
+        tab.reach = NEWEST_TURNS
         return self._screen_if_there(session_id or "", request)
 
     @said
@@ -112,9 +114,8 @@ class Actions(TurnActions):
         if self._tab(request).is_streaming:
             return screen
         turns = self._turns(session_id, request)
-        words = self._words(request)
         shown = self._sources(turns[-1] if turns else None, request)
-        return screen._replace(transcript=transcript.messages(turns, words), sources=shown)
+        return screen._replace(**self._transcript(turns, request), sources=shown)
 
     # The clock -----------------------------------------------------------------------------
 
@@ -132,8 +133,7 @@ class Actions(TurnActions):
             # Another tab, or this one before it was reloaded, asked here: follow what is saved.
             if seen.is_news("version", version(session_id, sessions)) or busy:
                 turns = self._turns(session_id, request)
-                messages = transcript.messages(turns, self._words(request))
-                screen = screen._replace(transcript=messages)
+                screen = screen._replace(**self._transcript(turns, request))
             if seen.is_news("busy", busy):
                 screen = screen._replace(composer=composer(busy=busy))
         now = seen.dump()

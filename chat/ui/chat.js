@@ -3,6 +3,14 @@
   const root = document.documentElement;
   const pageturn = (window.pageturn ??= {});
 
+  // What is going on shows that it does: a dot that comes and goes.
+  const calm = matchMedia("(prefers-reduced-motion: reduce)");
+  setInterval(() => {
+    const beats = !calm.matches && !("beat" in root.dataset) && document.querySelector(".pt-progress");
+    if (beats) root.dataset.beat = "";
+    else delete root.dataset.beat;
+  }, 700);
+
   // The language: a cookie, read by the server too, and the page anew.
   document.addEventListener("click", (event) => {
     if (!event.target.closest?.("[data-language]")) return;
@@ -105,6 +113,7 @@
       const more = event.target.closest("[data-menu]");
       if (open) {
         trigger("open", { session: open.dataset.open });
+        pageturn.follow();
         pageturn.go("chat");
       } else if (more) {
         openMenu(more, trigger);
@@ -145,6 +154,7 @@
         button.setAttribute("aria-expanded", String(!detail.hidden));
       } else if ((button = on("[data-retry]"))) {
         trigger("retry", { turn: button.dataset.retry });
+        pageturn.follow();
       } else if ((button = on("[data-edit]"))) {
         trigger("edit", { turn: button.dataset.edit });
         composer()?.focus();
@@ -152,6 +162,12 @@
         trigger("show", { turn: button.dataset.show });
       } else if ((button = on("[data-suggest]"))) {
         trigger("suggest", { question: button.dataset.suggest });
+        pageturn.follow();
+      } else if (on("[data-earlier]")) {
+        pageturn.hold();
+        trigger("earlier", {});
+      } else if (on("#pt-composer .submit-button")) {
+        pageturn.follow();
       } else if (on("[data-cancel-edit]")) {
         trigger("cancel", {});
         composer()?.focus();
@@ -160,6 +176,10 @@
       } else if (root.dataset.drawer === "open" && !on("#pt-drawer, .options, :root > body > dialog")) {
         drawer(false);
       }
+    });
+
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && event.target === composer()) pageturn.follow();
     });
 
     // Esc closes what is open first, and stops the answer where nothing is.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def documents_panel(documents: Sequence[DocumentView], words: Words = EN) -> str:
     """All documents of an owner; those in work and the refused ones first."""
     if not documents:
-        return f'<p class="pt-hint">{words("no_documents")}</p>'
+        return f'<p class="pt-hint" data-no-documents>{words("no_documents")}</p>'
     ranked = sorted(documents, key=lambda document: _RANKS.get(document.state, 1))
     items = "".join(_item(document, words) for document in ranked)
     said = summary(documents, words)

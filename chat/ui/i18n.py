@@ -19,6 +19,7 @@ from chat.ui.words import WORDS
 
 Language: TypeAlias = Literal["en", "zh"]
 COOKIE = "pageturn_lang"
+_EARLY = ("language.js", "timers.js")
 _COLUMNS: Mapping[Language, int] = {"en": 0, "zh": 1}
 
 
@@ -91,4 +92,5 @@ def _preferred(accepted: str) -> Language:
 @functools.cache
 def early_script() -> str:
     """A script for the beginning of the page, before Gradio asks for the browser's language."""
-    return (Path(__file__).parent / "language.js").read_text(encoding="utf-8")
+    here = Path(__file__).parent
+    return "\n".join((here / name).read_text(encoding="utf-8") for name in _EARLY)

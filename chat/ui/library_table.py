@@ -25,7 +25,7 @@ _RANKS = {"refused": 0, "queued": 1, "parsing": 2, "embedding": 3, "ready": 4}
 def library_table(documents: Sequence[DocumentView], words: Words) -> str:
     """All documents, newest first. The browser sorts and filters by the rows' data."""
     if not documents:
-        return f'<p class="pt-page-note">{escape(words("library_empty"))}</p>'
+        return f'<p class="pt-page-note" data-no-documents>{escape(words("library_empty"))}</p>'
     heads = "".join(
         f'<th scope="col" data-column="{column}"{_right(column)}>'
         f'<button type="button" data-sort="{column}">{escape(words(f"library_{column}"))}'

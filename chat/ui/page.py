@@ -13,7 +13,7 @@ from chat.ui.actions import Actions
 from chat.ui.gradio_words import t
 from chat.ui.i18n import both
 from chat.ui.pages import Pages, add_pages
-from chat.ui.screen import Screen
+from chat.ui.screen import Screen, Streamed
 from chat.ui.serving import mount as mount
 from chat.ui.text import escape
 
@@ -29,7 +29,7 @@ _FORMULAS = [
     {"left": "\\[", "right": "\\]", "display": True},
     {"left": "\\(", "right": "\\)", "display": False},
 ]
-_TURNS = "pageturn.turns(element, trigger, 'retry', 'edit', 'cancel', 'show', 'suggest')"
+_TURNS = "pageturn.turns(element, trigger, 'retry', 'edit', 'cancel', 'show', 'suggest', 'earlier')"
 _DRAWER_HEAD = """<header class="pt-drawer-head"><h2>{title}</h2>
 <button type="button" data-drawer aria-label="×">×</button></header>"""
 _DAY_S = 86400
@@ -72,6 +72,10 @@ def _placeholder() -> str:
     return f'<div class="pt-blank pt-start">{blank}</div>'
 
 
+def _to_end() -> str:
+    return f'<button type="button" data-to-end>↓<span>{both("to_end")}</span></button>'
+
+
 def _html(value: str, **options: Any) -> gr.HTML:
     """HTML of ours, without Gradio's own styles for HTML."""
     options.setdefault("js_on_load", None)
@@ -111,21 +115,35 @@ def build(
                 )
                 memory = _html("", elem_id="pt-memory")
             with gr.Column(elem_id="pt-middle", min_width=0):
-                chatbot = gr.Chatbot(
-                    show_label=False,
-                    container=False,
-                    height="100%",
-                    elem_id="pt-transcript",
-                    layout="bubble",
-                    buttons=["copy"],
-                    placeholder=_placeholder(),
-                    latex_delimiters=_FORMULAS,
-                    group_consecutive_messages=False,
-                    # Tags that load something, where one gets past safe_markdown, stay text.
-                    allow_tags=["img", "image", "iframe", "video", "audio", "source", "input"],
-                    feedback_options=None,
-                )
-                with gr.Column(elem_id="pt-start", visible=False) as welcome:
+                with gr.Column(elem_id="pt-scroll", min_width=0):
+                    earlier = _html("", elem_id="pt-earlier")
+                    chatbot = gr.Chatbot(
+                        show_label=False,
+                        container=False,
+                        height="auto",
+                        autoscroll=False,
+                        elem_id="pt-transcript",
+                        layout="bubble",
+                        buttons=["copy"],
+                        placeholder=_placeholder(),
+                        latex_delimiters=_FORMULAS,
+                        group_consecutive_messages=False,
+                        # Tags that load something, where one gets past safe_markdown, stay text.
+                        allow_tags=["img", "image", "iframe", "video", "audio", "source", "input"],
+                        feedback_options=None,
+                    )
+                    # What is being written stands below the transcript, as if it were part of it:
+                    # a browser draws all of a transcript for every update of it.
+                    with gr.Column(elem_id="pt-live", min_width=0):
+                        live = gr.Markdown(
+                            container=False,
+                            latex_delimiters=_FORMULAS,
+                            line_breaks=True,
+                            elem_id="pt-live-text",
+                        )
+                        progress = _html("", elem_id="pt-live-progress")
+                _html(_to_end(), elem_id="pt-to-end")
+                with gr.Column(elem_id="pt-start"):
                     _html(_welcome())
                     sample = gr.Button(t("try_samples"), elem_id="pt-sample", variant="primary")
                 first = _html("", elem_id="pt-suggestions")
@@ -174,12 +192,14 @@ def build(
 
         screen = Screen(
             session,
+            earlier,
             chatbot,
+            live,
+            progress,
             panel,
             history,
             documents,
             memory,
-            welcome,
             composer,
             upload,
             seen,
@@ -221,7 +241,7 @@ def build(
             asked.then(
                 actions.answer,
                 session,
-                [session, chatbot, panel],
+                list(Streamed(session, live, progress, panel)),
                 show_progress="hidden",
                 api_visibility="private",
                 trigger_mode="multiple",
@@ -231,6 +251,7 @@ def build(
         turns.edit(actions.edit, session, outputs, **spoken)
         turns.cancel(actions.cancel_edit, None, outputs, **quick)
         turns.show(actions.show, session, outputs, **spoken)
+        turns.earlier(actions.earlier, session, outputs, **quick)
         for control in controls:
             control.input(
                 actions.configure,

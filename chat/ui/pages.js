@@ -10,25 +10,8 @@
     return VIEWS.includes(view) ? view : "chat";
   };
 
-  // A part that is not shown forgets how far it was scrolled; a chat begins at its end.
-  const transcript = () => document.querySelector("#pt-transcript .bubble-wrap");
-  let place = null;
-  const leave = () => {
-    const chat = transcript();
-    if (root.dataset.view !== "chat" || !chat) return;
-    const atEnd = chat.scrollHeight - chat.scrollTop - chat.clientHeight < 40;
-    place = atEnd ? null : chat.scrollTop;
-  };
-  const back = () => {
-    const chat = transcript();
-    if (chat) chat.scrollTop = place ?? chat.scrollHeight;
-  };
-
   const show = (view) => {
-    const returns = view === "chat" && root.dataset.view !== "chat";
-    leave();
     root.dataset.view = view;
-    if (returns) for (const later_ms of [0, 120]) setTimeout(back, later_ms); // laid out by then
     for (const link of document.querySelectorAll("[data-view]:not(:root)")) {
       if (link.dataset.view === view) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");

@@ -2,6 +2,9 @@
 
 All are parts of one page, so that an answer goes on being written while another part is looked
 at. Each has a clock of its own that runs only while it is open.
+
+What comes and goes is hidden by the styles: Gradio takes a component that becomes invisible out of
+the page, and where that happens while an event runs, its timer stays behind (see timers.js).
 """
 
 from __future__ import annotations
@@ -23,15 +26,13 @@ from chat.ui.memory import Memory, memory_page
 from chat.ui.notices import say
 from chat.ui.screen import KEEP
 from chat.ui.seen import Seen
+from chat.ui.services import Services
 from chat.ui.uploads import Outcome, take_in
 from chat.views import Quotes
 from retrieval.errors import DocumentNotFound
 
 if TYPE_CHECKING:
-    from chat.conversation import Conversations
     from chat.views import TurnView
-    from engine import Engine
-    from retrieval.library import Library
     from retrieval.views import DocumentView
 
 VIEWS = ("chat", "documents", "latency", "memory")
@@ -58,7 +59,6 @@ class LibraryScreen(NamedTuple):
     table: Any = KEEP
     reading: Any = KEEP
     outcomes: Any = KEEP
-    sample: Any = KEEP
     upload: Any = KEEP
     folder: Any = KEEP
     seen: Any = KEEP
@@ -82,20 +82,8 @@ def _told(nothing: Callable[[], Any]) -> Callable[[Callable[..., Any]], Callable
     return decorate
 
 
-class Pages:
-    """The handlers of these pages. Who asks is known from the request, never from an input."""
-
-    def __init__(
-        self,
-        conversations: Conversations,
-        library: Library,
-        engine: Engine,
-        sample_library: Path,
-    ) -> None:
-        self._conversations = conversations
-        self._library = library
-        self._engine = engine
-        self._sample_library = sample_library
+class Pages(Services):
+    """The handlers of these pages."""
 
     # Latency -------------------------------------------------------------------------------
 
@@ -117,7 +105,7 @@ class Pages:
             return LatencyScreen()
         screen = LatencyScreen(
             head=latency.head(title, rows, words),
-            charts=gr.update(visible=bool(rows)),
+            charts=gr.update(visible=True) if rows else KEEP,  # the styles hide them again
             table=latency.table(rows, words),
             seen=seen.dump(),
         )
@@ -212,7 +200,7 @@ class Pages:
         table = library_table(documents, words_for(request))
         if not seen.is_news("library", table):
             return LibraryScreen()
-        return LibraryScreen(table=table, sample=gr.update(visible=not documents), seen=seen.dump())
+        return LibraryScreen(table=table, seen=seen.dump())
 
     def _added(self, results: Sequence[Outcome], request: gr.Request) -> LibraryScreen:
         screen = self._library_screen(request, Seen())
@@ -333,7 +321,6 @@ def _documents_page(
                     t("try_samples"),
                     variant="primary",
                     size="md",
-                    visible=False,
                     elem_id="pt-library-sample",
                 )
         outcome = _html("", elem_id="pt-library-outcomes")
@@ -360,7 +347,7 @@ def _documents_page(
             )
         seen = gr.Textbox(visible=False)
     clock = gr.Timer(_CLOCK_S, active=False)
-    outputs = list(LibraryScreen(table, reading, outcome, sample, upload, folder, seen))
+    outputs = list(LibraryScreen(table, reading, outcome, upload, folder, seen))
     for happens in (views.open_documents, clock.tick):
         happens(pages.library, seen, outputs, **quick)
     adding = {**spoken, "show_progress": "minimal", "concurrency_limit": 4}

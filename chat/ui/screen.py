@@ -13,12 +13,14 @@ class Screen(NamedTuple):
     """One value for each changing component, in the order of the handlers' outputs."""
 
     session: Any = KEEP
+    earlier: Any = KEEP
     transcript: Any = KEEP
+    live: Any = KEEP
+    progress: Any = KEEP
     sources: Any = KEEP
     history: Any = KEEP
     documents: Any = KEEP
     memory: Any = KEEP
-    welcome: Any = KEEP
     composer: Any = KEEP
     upload: Any = KEEP
     seen: Any = KEEP
@@ -31,14 +33,18 @@ class Screen(NamedTuple):
     top_p: Any = KEEP
     max_tokens: Any = KEEP
     read: Any = KEEP
+    top_k: Any = KEEP
+    min_p: Any = KEEP
+    repetition_penalty: Any = KEEP
     seed: Any = KEEP
 
 
 class Streamed(NamedTuple):
-    """What changes while an answer is written."""
+    """What changes while an answer is written; the transcript above it does not."""
 
     session: Any = KEEP
-    transcript: Any = KEEP
+    live: Any = KEEP
+    progress: Any = KEEP
     sources: Any = KEEP
 
 

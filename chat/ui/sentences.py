@@ -59,6 +59,22 @@ _CHINESE: Sequence[tuple[re.Pattern[str], str]] = [
         ),
         (r"The file is empty \(0 bytes\)\. .*", "文件是空的（0 字节）。请检查是否完整保存。"),
         (
+            r"Files of type (\S+) are not supported\. .*",
+            "不支持 {0} 文件。支持 Markdown、纯文本、HTML、PDF、Word、Excel、EPUB 和 CSV。",
+        ),
+        (
+            r"The file is (.*), which is not supported\. .*",
+            "不支持这种文件（{0}）。支持 Markdown、纯文本、HTML、PDF、Word、Excel、EPUB 和 CSV。",
+        ),
+        (
+            r"The (?:Word document|Excel workbook|EPUB book) is protected by a password\. .*",
+            "文件受密码保护。请另存一份没有密码的再添加。",
+        ),
+        (
+            r"The (?:Word document|Excel workbook|EPUB book) is damaged .*",
+            "文件已损坏，无法打开。请重新获取，或用原来的程序打开、另存后再添加。",
+        ),
+        (
             r"The PDF is protected by a password\. .*",
             "PDF 受密码保护。请另存一份没有密码的再添加。",
         ),

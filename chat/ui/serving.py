@@ -29,7 +29,8 @@ _STYLES = (
     "account",
     "narrow",
 )
-_SCRIPTS = ("page", "chat", "pages", "account")
+_QUEUE_S = 0.02
+_SCRIPTS = ("page", "scroll", "chat", "pages", "account")
 _SANS = ["ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
 _MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
 
@@ -101,6 +102,9 @@ def mount(app: FastAPI, blocks: gr.Blocks, path: str = "/", login: Login | None 
     app.add_middleware(LanguageFirst, path=path)
     app.add_middleware(OwnServerOnly)
     gr.mount_gradio_app(app, blocks, path=path, **launch_options(), **login.options())
+    # Gradio looks for new events a thousand times a second, and takes 3% of a core for it.
+    blocks._queue.sleep_when_free = _QUEUE_S
+    blocks._queue.progress_update_sleep_when_free = 10 * _QUEUE_S  # nothing here reports progress
     page = cast(Mount, app.routes[-1]).app
     login.guard(page)
     app.state.page = page

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MOST_TOKENS = 2048
 MOST_PASSAGES = 8
+MOST_TOP_K = 100
+MOST_PENALTY = 2.0
 
 
 class Settings(NamedTuple):
@@ -28,62 +30,103 @@ class Settings(NamedTuple):
     top_p: Any
     max_tokens: Any
     read: Any
+    top_k: Any
+    min_p: Any
+    repetition_penalty: Any
     seed: Any
 
 
 def controls() -> Settings:
     """The components, made where this is called."""
     default = AskOptions()
-    return Settings(
-        ask_documents=gr.Dropdown(
-            [],
-            value=[],
-            multiselect=True,
-            # A document that was removed meanwhile must not keep a question from being sent.
-            allow_custom_value=True,
-            label=t("which_documents"),
-            info=t("which_documents_info"),
-            elem_id="pt-ask-documents",
-        ),
-        temperature=gr.Slider(
+    ask_documents = gr.Dropdown(
+        [],
+        value=[],
+        multiselect=True,
+        # A document that was removed meanwhile must not keep a question from being sent.
+        allow_custom_value=True,
+        label=t("which_documents"),
+        info=t("which_documents_info"),
+        elem_id="pt-ask-documents",
+    )
+    temperature = gr.Slider(
+        0,
+        2,
+        default.temperature,
+        step=0.05,
+        label=t("temperature"),
+        info=t("temperature_info"),
+        elem_id="pt-temperature",
+        buttons=[],
+    )
+    top_p = gr.Slider(
+        0.05,
+        1,
+        default.top_p,
+        step=0.05,
+        label=t("top_p"),
+        info=t("top_p_info"),
+        elem_id="pt-top-p",
+        buttons=[],
+    )
+    max_tokens = gr.Slider(
+        8,
+        MOST_TOKENS,
+        default.max_tokens,
+        step=8,
+        label=t("max_tokens"),
+        elem_id="pt-max-tokens",
+        buttons=[],
+    )
+    read = gr.Slider(
+        1,
+        MOST_PASSAGES,
+        default.read,
+        step=1,
+        label=t("passages_read"),
+        info=t("passages_read_info"),
+        buttons=[],
+    )
+    with gr.Accordion(t("more_settings"), open=False):
+        top_k = gr.Slider(
             0,
-            2,
-            default.temperature,
-            step=0.05,
-            label=t("temperature"),
-            info=t("temperature_info"),
-            elem_id="pt-temperature",
-            buttons=[],
-        ),
-        top_p=gr.Slider(
-            0.05,
-            1,
-            default.top_p,
-            step=0.05,
-            label=t("top_p"),
-            info=t("top_p_info"),
-            elem_id="pt-top-p",
-            buttons=[],
-        ),
-        max_tokens=gr.Slider(
-            8,
-            MOST_TOKENS,
-            default.max_tokens,
-            step=8,
-            label=t("max_tokens"),
-            elem_id="pt-max-tokens",
-            buttons=[],
-        ),
-        read=gr.Slider(
-            1,
-            MOST_PASSAGES,
-            default.read,
+            MOST_TOP_K,
+            default.top_k,
             step=1,
-            label=t("passages_read"),
-            info=t("passages_read_info"),
+            label=t("top_k"),
+            info=t("top_k_info"),
+            elem_id="pt-top-k",
             buttons=[],
-        ),
-        seed=gr.Number(None, precision=0, label=t("seed"), info=t("seed_info")),
+        )
+        min_p = gr.Slider(
+            0,
+            1,
+            default.min_p,
+            step=0.01,
+            label=t("min_p"),
+            info=t("min_p_info"),
+            buttons=[],
+        )
+        repetition_penalty = gr.Slider(
+            1,
+            MOST_PENALTY,
+            default.repetition_penalty,
+            step=0.05,
+            label=t("repetition_penalty"),
+            info=t("repetition_penalty_info"),
+            buttons=[],
+        )
+        seed = gr.Number(None, precision=0, label=t("seed"), info=t("seed_info"))
+    return Settings(
+        ask_documents=ask_documents,
+        temperature=temperature,
+        top_p=top_p,
+        max_tokens=max_tokens,
+        read=read,
+        top_k=top_k,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        seed=seed,
     )
 
 
@@ -101,6 +144,9 @@ def options_of(chosen: Settings, documents: Sequence[DocumentView]) -> AskOption
         max_tokens=int(chosen.max_tokens),
         passages=max(AskOptions().passages, read),
         read=read,
+        top_k=int(chosen.top_k),
+        min_p=float(chosen.min_p),
+        repetition_penalty=float(chosen.repetition_penalty),
         seed=None if chosen.seed is None else int(chosen.seed),
         documents=ids or None,
     )
@@ -114,6 +160,9 @@ def shown(options: AskOptions) -> Settings:
         top_p=options.top_p,
         max_tokens=min(options.max_tokens, MOST_TOKENS),
         read=min(options.read, MOST_PASSAGES),
+        top_k=min(options.top_k, MOST_TOP_K),
+        min_p=options.min_p,
+        repetition_penalty=min(options.repetition_penalty, MOST_PENALTY),
         seed=options.seed,
     )
 

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from chat.ui.asking import Asking
 
 _MOST_TABS = 1000
+# A browser draws every turn that it shows whenever one is added: a long conversation begins with
+# its newest turns, and more of it is a click away.
+NEWEST_TURNS = 12
+MORE_TURNS = 24
 
 
 @dataclass
@@ -18,7 +22,8 @@ class Tab:
     ``view`` counts up when another conversation is shown, so that an answer that is still being
     written knows that nobody looks at it here any more. ``streaming`` is the view whose answer
     comes in now. ``asking`` waits between the two steps of sending it; ``refused`` is one that
-    goes back into the composer. ``search`` is what the list of conversations is searched for.
+    goes back into the composer. ``search`` is what the list of conversations is searched for,
+    ``reach`` how many of the newest turns are shown.
     """
 
     view: int = 0
@@ -26,6 +31,7 @@ class Tab:
     asking: Asking | None = None
     refused: Asking | None = None
     search: str = ""
+    reach: int = NEWEST_TURNS
 
     @property
     def is_streaming(self) -> bool:
@@ -35,6 +41,7 @@ class Tab:
         """Another conversation is about to be shown."""
         self.view += 1
         self.refused = None
+        self.reach = NEWEST_TURNS
 
     def take(self) -> Asking | None:
         asking, self.asking = self.asking, None

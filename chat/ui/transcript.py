@@ -35,6 +35,15 @@ def turn_messages(turn: TurnView, words: Words = EN) -> list[Message]:
     ]
 
 
+def waiting(text: str) -> Message:
+    """A question whose answer comes in below the transcript: see ``live`` in page.py."""
+    return _html(
+        "user",
+        f'<div class="pt-asks" data-waits><div class="pt-question" dir="auto">{escape(text)}</div>'
+        "</div>",
+    )
+
+
 def question(text: str, turn_id: str | None = None, words: Words = EN) -> Message:
     """What the person asked, letter by letter: neither Markdown nor HTML.
 
@@ -59,6 +68,14 @@ def answer(markdown: str) -> list[Message]:
 def below(row: str) -> Message:
     """The row under an answer."""
     return _html("assistant", row)
+
+
+def earlier(count: int, words: Words = EN) -> str:
+    """The way to the turns that are not shown yet; nothing where all are."""
+    if count <= 0:
+        return ""
+    said = words("earlier", count=f"{count:,}")
+    return f'<button type="button" class="pt-earlier" data-earlier>{escape(said)}</button>'
 
 
 def source_link(turn_id: str, marker: str) -> str:

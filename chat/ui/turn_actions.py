@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gradio as gr
 
 from chat.errors import TurnNotFound
 from chat.options import AskOptions
-from chat.ui import settings, transcript
+from chat.ui import settings
 from chat.ui.asking import Asking
 from chat.ui.begin import editing_banner
 from chat.ui.cost import progress_row
@@ -18,6 +18,7 @@ from chat.ui.notices import said, say
 from chat.ui.screen import KEEP, Screen, Streamed, composer
 from chat.ui.settings import Settings
 from chat.ui.streaming import streamed
+from chat.ui.tabs import MORE_TURNS
 from chat.ui.view import View
 from chat.views import TurnView
 
@@ -30,56 +31,30 @@ class TurnActions(View):
     @said
     def take(
         self,
+        request: gr.Request,
         question: str,
         session_id: str,
         editing: str,
-        ask_documents: Any,
-        temperature: Any,
-        top_p: Any,
-        max_tokens: Any,
-        read: Any,
-        seed: Any,
-        request: gr.Request,
+        *chosen: Any,
     ) -> Screen:
         """What was typed is sent."""
-        chosen = Settings(ask_documents, temperature, top_p, max_tokens, read, seed)
         asking = Asking(question, self._options(chosen, request), editing)
         screen = self._ask(asking, session_id, request)
         return screen._replace(editing="", banner="") if screen.transcript is not KEEP else screen
 
     @said
     def suggest(
-        self,
-        session_id: str,
-        ask_documents: Any,
-        temperature: Any,
-        top_p: Any,
-        max_tokens: Any,
-        read: Any,
-        seed: Any,
-        event: gr.EventData,
-        request: gr.Request,
+        self, event: gr.EventData, request: gr.Request, session_id: str, *chosen: Any
     ) -> Screen:
         """A suggested question was clicked."""
-        chosen = Settings(ask_documents, temperature, top_p, max_tokens, read, seed)
         asking = Asking(str(event.question), self._options(chosen, request))
         return self._ask_beside(asking, session_id, request)
 
     @said
     def retry(
-        self,
-        session_id: str,
-        ask_documents: Any,
-        temperature: Any,
-        top_p: Any,
-        max_tokens: Any,
-        read: Any,
-        seed: Any,
-        event: gr.EventData,
-        request: gr.Request,
+        self, event: gr.EventData, request: gr.Request, session_id: str, *chosen: Any
     ) -> Screen:
         """The same question again, in the place of its turn."""
-        chosen = Settings(ask_documents, temperature, top_p, max_tokens, read, seed)
         turn = self._turn(session_id, str(event.turn), request)
         asking = Asking(turn.question, self._options(chosen, request), turn.turn)
         return self._ask_beside(asking, session_id, request)
@@ -101,11 +76,9 @@ class TurnActions(View):
         tab.asking, tab.streaming = asking, tab.view
         before = asking.follows(self._turns(session_id, request))
         return Screen(
-            transcript=[
-                *transcript.messages(before, words),
-                transcript.question(asking.question),
-                transcript.below(progress_row(words("searching"))),
-            ],
+            **self._transcript(before, request, asking.question),
+            live="",
+            progress=progress_row(words("searching")),
             composer=composer(busy=True, text=""),
             suggestions="",
         )
@@ -113,7 +86,7 @@ class TurnActions(View):
     # Second and third ------------------------------------------------------------------------
 
     def answer(self, session_id: str, request: gr.Request) -> Iterator[Streamed]:
-        """Second: the answer as it is written, about ten times a second.
+        """Second: the answer as it is written.
 
         A closed tab closes this generator: the turn stops and what there is is saved. A tab that
         shows another conversation meanwhile gets nothing of it, and the turn goes on.
@@ -123,7 +96,6 @@ class TurnActions(View):
         if asking is None:
             return
         try:
-            before = asking.follows(self._turns(session_id, request))
             events = self._conversations.ask(
                 asking.question,
                 session_id=session_id or None,
@@ -137,8 +109,7 @@ class TurnActions(View):
             tab.refused = asking if tab.view == view else None
             return
         try:
-            shown = transcript.messages(before, words)
-            for screen in streamed(events, asking.question, shown, words, self._drawn(request)):
+            for screen in streamed(events, asking.question, words, self._drawn(request)):
                 if tab.view == view:
                     yield screen
         except Exception as error:
@@ -198,8 +169,19 @@ class TurnActions(View):
     @said
     def show(self, session_id: str, event: gr.EventData, request: gr.Request) -> Screen:
         """Another version of a turn, with what followed it."""
-        self._conversations.show(session_id, str(event.turn), owner_of(request))
+        turn_id = str(event.turn)
+        self._conversations.show(session_id, turn_id, owner_of(request))
+        ids = [turn.turn for turn in self._turns(session_id, request)]
+        if turn_id in ids:  # it may have more turns after it than are shown
+            tab = self._tab(request)
+            tab.reach = max(tab.reach, len(ids) - ids.index(turn_id))
         return self._screen(session_id, request)._replace(composer=composer(busy=False))
+
+    @said
+    def earlier(self, session_id: str, request: gr.Request) -> Screen:
+        """More of the turns before those that are shown."""
+        self._tab(request).reach += MORE_TURNS
+        return Screen(**self._transcript(self._turns(session_id, request), request))
 
     def _turn(self, session_id: str, turn_id: str, request: gr.Request) -> TurnView:
         for turn in self._turns(session_id, request):
@@ -210,24 +192,14 @@ class TurnActions(View):
     # The drawer ------------------------------------------------------------------------------
 
     @said
-    def configure(
-        self,
-        session_id: str,
-        ask_documents: Any,
-        temperature: Any,
-        top_p: Any,
-        max_tokens: Any,
-        read: Any,
-        seed: Any,
-        request: gr.Request,
-    ) -> Screen:
+    def configure(self, request: gr.Request, session_id: str, *chosen: Any) -> Screen:
         """A control was changed: it holds from the next question on, and is kept."""
-        chosen = Settings(ask_documents, temperature, top_p, max_tokens, read, seed)
         options = self._options(chosen, request)
         if session_id:
             self._conversations.configure(session_id, options, owner_of(request))
         return Screen(scope=settings.scope(options, self._words(request)))
 
-    def _options(self, chosen: Settings, request: gr.Request) -> AskOptions:
+    def _options(self, chosen: Sequence[Any], request: gr.Request) -> AskOptions:
+        """What the controls of the drawer say, in their order."""
         documents = self._library.documents(owner_of(request))
-        return settings.options_of(chosen, documents)
+        return settings.options_of(Settings(*chosen), documents)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 import gradio as gr
 
@@ -19,31 +19,17 @@ from chat.ui.login import owner_of
 from chat.ui.memory_bar import memory_bar
 from chat.ui.screen import KEEP, Screen, composer
 from chat.ui.seen import Seen
+from chat.ui.services import Services
 from chat.ui.sources import sources
 from chat.ui.tabs import Tab, Tabs
 from chat.views import SessionView, TurnView
 
-if TYPE_CHECKING:
-    from chat.conversation import Conversations
-    from engine import Engine
-    from retrieval.library import Library
 
+@dataclass(eq=False)
+class View(Services):
+    """The parts of one page."""
 
-class View:
-    """The parts of one page. Who asks is known from the request, never from an input."""
-
-    def __init__(
-        self,
-        conversations: Conversations,
-        library: Library,
-        engine: Engine,
-        sample_library: Path,
-    ) -> None:
-        self._conversations = conversations
-        self._library = library
-        self._engine = engine
-        self._sample_library = sample_library
-        self._tabs = Tabs()
+    _tabs: Tabs = field(default_factory=Tabs, init=False)
 
     def _screen_if_there(self, session_id: str, request: gr.Request) -> Screen:
         """The conversation, or an empty one where it was deleted meanwhile."""
@@ -65,7 +51,7 @@ class View:
         shown = settings.shown(options)
         return screen._replace(
             session=session_id,
-            transcript=transcript.messages(turns, words),
+            **self._transcript(turns, request),
             sources=self._sources(turns[-1] if turns else None, request),
             history=self._history(session_id, sessions, request, seen),
             composer=composer(busy=busy),
@@ -76,6 +62,23 @@ class View:
             **shown._asdict()
             | {"ask_documents": screen.ask_documents | {"value": shown.ask_documents}},
         )
+
+    def _transcript(
+        self, turns: Sequence[TurnView], request: gr.Request, asked: str | None = None
+    ) -> dict[str, Any]:
+        """The newest turns, as many as this tab shows, and the way to the others.
+
+        ``asked`` is a question whose answer comes in below; so does that of a pending turn where
+        it is this tab that asked.
+        """
+        tab, words = self._tab(request), self._words(request)
+        if asked is None and tab.is_streaming and turns and turns[-1].state == "pending":
+            turns, asked = turns[:-1], turns[-1].question
+        shown = transcript.messages(turns[-tab.reach :], words)
+        return {
+            "earlier": transcript.earlier(len(turns) - tab.reach, words),
+            "transcript": shown if asked is None else [*shown, transcript.waiting(asked)],
+        }
 
     def _library_screen(
         self, request: gr.Request, seen: Seen, *, is_new: bool | None = None
@@ -88,13 +91,11 @@ class View:
         documents = self._library.documents(owner)
         panel = documents_panel(documents, words)
         memory = memory_bar(self._engine.memory(), self._engine.device_kind, words)
-        is_empty = not documents
         choices = settings.choices(documents)
         first = suggestions(self._conversations.topics(owner), words) if is_new else ""
         return Screen(
             documents=panel if seen.is_news("documents", panel) else KEEP,
             memory=memory if seen.is_news("memory", memory) else KEEP,
-            welcome=gr.update(visible=is_empty) if seen.is_news("empty", is_empty) else KEEP,
             suggestions=(
                 first if is_new is not None and seen.is_news("suggestions", first) else KEEP
             ),

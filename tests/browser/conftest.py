@@ -92,7 +92,8 @@ class Reader:
         self.stop_button = page.locator("#pt-composer .stop-button")
         self.send_button = page.locator("#pt-composer .submit-button")
         self.questions = page.locator("#pt-transcript .pt-question")
-        self.answers = page.locator("#pt-transcript .bot-row .md")
+        # Complete ones, and the one that is being written.
+        self.answers = page.locator("#pt-transcript .bot-row .md, #pt-live .md:visible")
         self.figures = page.locator("#pt-transcript .pt-figures")
         self.markers = page.locator('#pt-transcript a[href*="#source-"]')
         self.cards = page.locator("#pt-sources .pt-card")

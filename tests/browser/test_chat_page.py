@@ -310,14 +310,16 @@ def test_a_file_comes_in_while_an_answer_is_written(library: Any, tmp_path: Path
     library.wait_for_document("ferry.md", "ready")
     written = len(library.answers.first.inner_text())
     library.page.wait_for_function(
-        "length => document.querySelector('#pt-transcript .bot-row .md').innerText.length > length",
+        "length => document.querySelector('#pt-live .md').innerText.length > length",
         arg=written,
     )
     library.stop_button.click()
     expect(library.figures).to_have_count(1, timeout=ANSWER_MS)
 
 
-def test_a_conversation_of_fifty_turns_scrolls_smoothly(short: Any, server: Any) -> None:
+def test_a_conversation_of_fifty_turns_begins_with_its_newest_and_scrolls_smoothly(
+    short: Any, server: Any
+) -> None:
     """The turns are copies of one that was asked, put into the database one after another."""
     short.ask(HEIGHT)
     session = re.search(r"c=(\w+)", short.page.url)[1]  # type: ignore[index]
@@ -335,9 +337,24 @@ def test_a_conversation_of_fifty_turns_scrolls_smoothly(short: Any, server: Any)
             database.execute(f"INSERT INTO turns VALUES ({marks})", [row[name] for name in columns])
         database.execute("UPDATE sessions SET head_turn_id = ? WHERE id = ?", (row["id"], session))
     short.page.reload()
-    expect(short.questions).to_have_count(50)
+    expect(short.questions).to_have_count(12)
+    first = short.questions.first
+    earlier = short.page.locator("[data-earlier]")
+    expect(earlier).to_have_text("Show earlier turns (38)")
+    box = "document.querySelector('#pt-scroll')"
+    short.page.evaluate(f"{box}.scrollTop = 0")
+    below = short.page.evaluate(f"{box}.scrollHeight - {box}.scrollTop")
+    for left in (14, 0):
+        short.page.evaluate("document.querySelector('[data-earlier]').click()")
+        expect(short.questions).to_have_count(50 - left)
+    expect(earlier).to_have_count(0)
+    # What was read stays where it was, though turns came in above it.
+    short.page.wait_for_function(
+        f"at => Math.abs({box}.scrollHeight - {box}.scrollTop - at) < 4", arg=below
+    )
+    expect(first).not_to_be_in_viewport()
     scrolled = """async () => {
-            const box = document.querySelector("#pt-transcript .bubble-wrap");
+            const box = document.querySelector("#pt-scroll");
             const frame = () => new Promise(requestAnimationFrame);
             const gaps = [];
             box.scrollTop = 0;

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 HEIGHT = "How tall is the tower of the lighthouse of Skagen?"
 
@@ -78,16 +78,22 @@ def test_text_from_right_to_left_begins_on_the_right(library: Any) -> None:
 
 
 def test_the_page_does_not_jump_while_an_answer_comes_in(library: Any) -> None:
-    """The composer stays where it is, and so does the top of the question."""
+    """The composer stays where it is, and so do the question and the first line of its answer."""
     library.page.evaluate(
         """() => {
-            const tops = (window.tops = { composer: new Set(), question: new Set() });
-            const top = (selector) => document.querySelector(selector)?.getBoundingClientRect().top;
+            const parts = {
+                composer: "#pt-composer",
+                question: "#pt-transcript .pt-question",
+                answer: "#pt-transcript .bot-row .md p, #pt-live .md p",
+            };
+            window.tops = { composer: [], question: [], answer: [] };
             const look = () => {
-                tops.composer.add(Math.round(top("#pt-composer")));
-                const question = top("#pt-transcript .pt-question");
-                if (question !== undefined || tops.question.size) {
-                    tops.question.add(question === undefined ? "gone" : Math.round(question));
+                for (const [part, selector] of Object.entries(parts)) {
+                    const seen = window.tops[part];
+                    const shown = [...document.querySelectorAll(selector)].find(
+                        (element) => element.innerText && element.offsetParent);
+                    const top = shown ? Math.round(shown.getBoundingClientRect().top) : "gone";
+                    if (seen.at(-1) !== top && (shown || seen.length)) seen.push(top);
                 }
                 requestAnimationFrame(look); // what every frame shows
             };
@@ -95,10 +101,8 @@ def test_the_page_does_not_jump_while_an_answer_comes_in(library: Any) -> None:
         }"""
     )
     library.ask(HEIGHT)
-    seen = "name => [...window.tops[name]]"
-    assert len(library.page.evaluate(seen, "composer")) == 1
-    (place,) = library.page.evaluate(seen, "question")
-    assert place != "gone"
+    places = library.page.evaluate("window.tops")
+    assert {part: len(tops) for part, tops in places.items()} == dict.fromkeys(places, 1), places
 
 
 def test_the_memory_bar_names_its_parts_and_says_ram_on_a_cpu(library: Any) -> None:
@@ -106,3 +110,26 @@ def test_the_memory_bar_names_its_parts_and_says_ram_on_a_cpu(library: Any) -> N
     for part in ("RAM", "Weights", "Static prompt", "Sessions", "Cached", "Free pages"):
         expect(memory).to_contain_text(part)
     expect(memory).not_to_contain_text("VRAM")
+
+
+def test_a_page_at_which_nothing_happens_is_not_drawn(browser: Browser, server: Any) -> None:
+    """Drawing takes the cores that the engine computes on: a status line must not count frames."""
+    page = browser.new_page()
+    page.add_init_script(
+        """(() => {
+            window.frames_asked = 0;
+            const frame = window.requestAnimationFrame.bind(window);
+            window.requestAnimationFrame = (callback) => (window.frames_asked++, frame(callback));
+        })()"""
+    )
+    page.goto(server.url)
+    expect(page.locator("#pt-memory .pt-bar")).to_be_attached()
+    asked = []
+    for _ in range(8):  # the last of what a loaded machine brings late
+        before = page.evaluate("window.frames_asked")
+        page.wait_for_timeout(2_500)
+        asked.append(page.evaluate("window.frames_asked") - before)
+        if asked[-1] < 20:
+            break
+    page.close()
+    assert asked[-1] < 20, "every frame of a screen would be 150"

@@ -97,8 +97,7 @@ def test_an_answer_is_written_on_while_another_page_is_looked_at(library: Any) -
     turn_to(page, "chat")
     written = len(library.answers.first.inner_text())
     page.wait_for_function(
-        "(length) => document.querySelector('#pt-transcript .bot-row .md')"
-        ".innerText.length > length",
+        "length => document.querySelector('#pt-live .md').innerText.length > length",
         arg=written,
     )
     library.stop_button.click()
@@ -336,7 +335,7 @@ def test_the_chat_is_where_it_was_left(library: Any) -> None:
     library.ask(HEIGHT)
     library.ask(ARCHITECT)
     page.set_viewport_size({"width": 1280, "height": 330})
-    where = "document.querySelector('#pt-transcript .bubble-wrap').scrollTop"
+    where = "document.querySelector('#pt-scroll').scrollTop"
     page.evaluate(f"{where} = 100000")
     end = page.evaluate(where)
     assert end > 10

@@ -34,6 +34,8 @@ WORDS = {
         "This conversation is still answering. Wait for it, or press Stop.",
         "这个对话还在回答。请等它结束，或按“停止”。",
     ),
+    "earlier": ("Show earlier turns ({count})", "显示更早的轮次（{count}）"),
+    "to_end": ("Go to the end", "跳到末尾"),
     "searching": ("Searching the documents…", "正在搜索文档…"),
     "reading_passages": ("Reading {n} passage…|Reading {n} passages…", "正在阅读 {n} 个段落…"),
     "writing": ("Answering…", "正在回答…"),
@@ -77,6 +79,22 @@ WORDS = {
     "passages_read_info": (
         "More passages take longer; a small model answers better from few",
         "段落越多越慢；小模型读少量段落时回答更好",
+    ),
+    "more_settings": ("More", "更多"),
+    "top_k": ("Top k", "Top k"),
+    "top_k_info": (
+        "Choose among this many of the likeliest words; 0 means all",
+        "只在这么多个最可能的词中选择；0 表示不限",
+    ),
+    "min_p": ("Min p", "Min p"),
+    "min_p_info": (
+        "Leave out words that have less than this share of the likeliest one's probability",
+        "舍去概率低于最可能的词乘以此值的词",
+    ),
+    "repetition_penalty": ("Repetition penalty", "重复惩罚"),
+    "repetition_penalty_info": (
+        "Above 1, words that the answer already holds become less likely",
+        "大于 1 时，回答里已有的词更不容易再出现",
     ),
     "seed": ("Seed", "随机种子"),
     "seed_info": (

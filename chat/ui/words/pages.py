@@ -103,8 +103,8 @@ WORDS = {
     "library_title": ("Your documents", "您的文档"),
     "library_add_files": ("Add files", "添加文件"),
     "library_add_hint": (
-        "Files or whole folders: Markdown, plain text, HTML, PDF and Word.",
-        "文件或整个文件夹：Markdown、纯文本、HTML、PDF 和 Word。",
+        "Files or whole folders: Markdown, plain text, HTML, PDF, Word, Excel, EPUB and CSV.",
+        "文件或整个文件夹：Markdown、纯文本、HTML、PDF、Word、Excel、EPUB 和 CSV。",
     ),
     "library_add_folder": ("Add a folder", "添加文件夹"),
     "library_find": ("Find a document", "查找文档"),
