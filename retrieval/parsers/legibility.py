@@ -65,21 +65,28 @@ def _words(text: str) -> tuple[float, Counter[str]]:
     """The share of the text that stands in words and numbers, and the letters of the words."""
     good = bad = 0
     letters: Counter[str] = Counter()
-    for token in text.split():
-        if _NUMBER.fullmatch(token):
-            good += len(token)
-            continue
-        parts = [part for part in _SEPARATOR.split(token) if part]
-        sound = [part for part in parts if _is_word(part)]
-        for part in sound:
-            letters.update(part.casefold())
-        length = sum(map(len, sound))
-        signs = len(token) - sum(map(len, parts))
-        # Signs alone are no fault of two (a bullet, "->") or of one kind (a rule such as "-----").
-        too_many = signs > len(token) / 2 and len(token) > 2 and len(set(token)) > 2
-        good += length
-        bad += len(token) - length if too_many else sum(map(len, parts)) - length
+    for token, count in Counter(text.split()).items():
+        sound, unsound, words = _judged(token)
+        good += sound * count
+        bad += unsound * count
+        for letter in words:
+            letters[letter] += count
     return (good / (good + bad) if good + bad else 1.0), letters
+
+
+# The same words come again on every page.
+@lru_cache(maxsize=2**14)
+def _judged(token: str) -> tuple[int, int, str]:
+    """How many characters of a token speak for text and how many against; its words' letters."""
+    if _NUMBER.fullmatch(token):
+        return len(token), 0, ""
+    parts = [part for part in _SEPARATOR.split(token) if part]
+    words = "".join(part for part in parts if _is_word(part))
+    signs = len(token) - sum(map(len, parts))
+    # Signs alone are no fault of two (a bullet, "->") or of one kind (a rule such as "-----").
+    too_many = signs > len(token) / 2 and len(token) > 2 and len(set(token)) > 2
+    against = len(token) if too_many else sum(map(len, parts))
+    return len(words), against - len(words), words.casefold()
 
 
 def _is_word(part: str) -> bool:
