@@ -21,11 +21,17 @@ from engine.weights import Tensors
 
 
 class Model(Protocol):
-    """A decoder with its weights, whatever computes it."""
+    """A decoder with its weights, whatever computes it.
+
+    Attributes:
+        torch_threads: how many threads PyTorch uses for a step. One beside the native decoder: for
+            the little that is left, more would only wait in a native thread's place.
+    """
 
     config: ModelConfig
     device: torch.device
     dtype: torch.dtype
+    torch_threads: int
 
     @property
     def weights_bytes(self) -> int: ...
@@ -62,7 +68,7 @@ def choose(
     """
     if device.type == "cuda" and config.weights in ("int8", "int4"):
         raise SettingError(
-            f"--weights {config.weights} is for the CPU: leave it out on a GPU, or use --device cpu."
+            f"--weights {config.weights} is for a CPU: leave it out, or use --device cpu."
         )
     reason = _obstacle(config, model, device)
     if reason is None:

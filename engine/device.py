@@ -1,5 +1,7 @@
 """The device: which one, which dtype suits it, and what it says of its memory."""
 
+import mmap
+import os
 import platform
 from functools import cache
 from importlib import import_module
@@ -74,8 +76,21 @@ def _this_process() -> psutil.Process:
     return psutil.Process()  # looked up once: the loop asks it in every step
 
 
+@cache
+def _statm() -> int | None:
+    """Linux' own file on this process's memory, kept open: a look at it takes microseconds."""
+    try:
+        return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
 def process_rss_bytes() -> int:
-    return int(_this_process().memory_info().rss)
+    """Resident memory of this process."""
+    file = _statm()
+    if file is None:
+        return int(_this_process().memory_info().rss)
+    return int(os.pread(file, 100, 0).split()[1]) * mmap.PAGESIZE
 
 
 @cache

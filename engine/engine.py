@@ -80,6 +80,7 @@ class Engine:
             stop_tokens=self.format.stop_tokens,
             device=loaded.model.device,
             page_bytes=loaded.pool.page_bytes,
+            torch_threads=loaded.model.torch_threads,
         )
         self._lock = self._loop.lock
 

@@ -39,6 +39,7 @@ class Loop:
         stop_tokens: Set[int],
         device: torch.device,
         page_bytes: int,
+        torch_threads: int,
     ) -> None:
         self.lock = threading.Lock()
         self.clock = 0
@@ -51,7 +52,7 @@ class Loop:
         self._stopping = False
         self._something_to_do = threading.Condition(self.lock)
         # The exact mode is exact for one number of threads: the loop keeps the one it starts with.
-        self._threads = torch.get_num_threads()
+        self._threads = torch_threads
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 

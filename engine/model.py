@@ -52,6 +52,7 @@ class Decoder:
         """
         self.config = config
         self.device, self.dtype = device, dtype
+        self.torch_threads = torch.get_num_threads()
         self._attention = attention
         c, prefix = config, tensors.prefix
 

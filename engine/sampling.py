@@ -1,5 +1,6 @@
 """From a row of logits to a token."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -78,13 +79,11 @@ class Sampler:
             answer: the tokens of this answer so far.
 
         Raises:
-            ValueError: the logits hold a NaN, or no finite value.
+            ValueError: the largest is not finite, or one is a NaN.
         """
         s = self.sampling
         logits = logits.detach().to("cpu")
         logits = logits if logits.dtype == torch.float64 else logits.float()
-        if torch.isnan(logits).any() or not torch.isfinite(logits).any():
-            raise ValueError("the logits are not finite")
         if s.repetition_penalty != 1.0 and answer:
             seen = torch.tensor(sorted(set(answer)), device="cpu")
             values = logits[seen]
@@ -92,10 +91,14 @@ class Sampler:
             logits[seen] = torch.where(
                 values > 0, values / s.repetition_penalty, values * s.repetition_penalty
             )
+        best = int(logits.argmax())
+        # A NaN counts as the largest, so one look is enough for all.
+        if not math.isfinite(float(logits[best])):
+            raise ValueError("the logits are not finite")
         if s.temperature < _GREEDY_BELOW:
-            return int(logits.argmax())
+            return best
         # Shifted first: a small temperature must not divide its way to infinity.
-        probabilities = torch.softmax((logits - logits.max()) / s.temperature, dim=-1)
+        probabilities = torch.softmax((logits - logits[best]) / s.temperature, dim=-1)
         return self._draw(probabilities)
 
     def _draw(self, probabilities: torch.Tensor) -> int:

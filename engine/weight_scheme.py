@@ -57,9 +57,7 @@ class SchemedTensors:
             if len(kinds) == 1 and None not in kinds:
                 return [matrix for matrix in own if matrix]
             return [self._quantised(name, shape, 8) for name, shape in shapes.items()]
-        return [
-            self._quantised(name, shape, self._bits(name)) for name, shape in shapes.items()
-        ]
+        return [self._quantised(name, shape, self._bits(name)) for name, shape in shapes.items()]
 
     def _bits(self, name: str) -> Bits:
         wide = self._weights == "int8" or name in (f"{self.embedding}.weight", "lm_head.weight")

@@ -126,6 +126,7 @@ def _text_recognition() -> Check:
 def _of_settings(settings: "Settings") -> Iterator[Check]:
     looks: tuple[tuple[str, Callable[[], Check]], ...] = (
         ("device", lambda: _device(settings.device)),
+        ("CPU kernels", lambda: _kernels(settings)),
         ("chat model", lambda: _model("chat model", settings.model, settings.models_dir)),
         ("embedder", lambda: _model("embedder", settings.embedder, settings.models_dir)),
         ("data folder", lambda: _data_folder(settings.data_dir)),
@@ -152,6 +153,25 @@ def _device(wanted: str) -> Check:
     memory = device_memory(device, 0)
     found = f"{device.type}, {memory.name}, {memory.total_bytes / 2**30:.1f} GiB usable"
     return Check("device", True, f"{found}, {torch.get_num_threads()} threads")
+
+
+def _kernels(settings: "Settings") -> Check:
+    """Whether the native kernels run here; they are built if they have not been yet."""
+    from engine.device import choose_device
+    from engine.native import build
+
+    name = "CPU kernels"
+    if choose_device(settings.device).type != "cpu":
+        return Check(name, True, "not needed on a GPU")
+    if settings.backend == "torch":
+        return Check(name, True, "PyTorch's, as set")
+    try:
+        library = build.load()
+    except build.NativeUnavailable as reason:
+        found = f"PyTorch's, several times slower: {reason}"
+        mend = "apt install g++  (or another C++ compiler)" if build.variants() else None
+        return Check(name, settings.backend == "auto", found, mend)
+    return Check(name, True, f"native, {library.variant}, built with {build.compiler()}")
 
 
 def _model(role: str, name: str, models_dir: Path) -> Check:

@@ -44,6 +44,16 @@ class Settings(BaseSettings):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="auto, float32, bfloat16 or float16."
     )
+    backend: Literal["auto", "torch", "native"] = Field(
+        "auto",
+        description="What computes: native (our kernels for x86 CPUs), torch, or auto: native "
+        "where it can be had.",
+    )
+    weights: Literal["auto", "bfloat16", "int8", "int4"] = Field(
+        "auto",
+        description="What the weights are held in on a CPU: auto (a GGUF file's own 4 or 8 bits, "
+        "else int8), bfloat16, int8 or int4.",
+    )
     kv_memory: str = Field(
         "auto",
         description="Memory of the KV cache: auto, bytes (2GiB, 512MB) or a fraction (0.5) of "

@@ -69,6 +69,8 @@ class Workspace:
                 model=resolve(settings.model, settings.models_dir),
                 device=settings.device,
                 dtype=settings.dtype,
+                backend=settings.backend,
+                weights=settings.weights,
                 kv_memory=settings.kv_memory,
                 page_size=settings.page_size,
                 max_sessions=settings.max_sessions,
@@ -156,6 +158,26 @@ class Workspace:
             # marked, and turns that read the document are rendered without it.
             _ = self.conversations
         return self.library.remove(document_id, owner).to_json()
+
+    def rebuild_index(self) -> Iterator[Event]:
+        """Build the indexes again, and embed anew what another model embedded.
+
+        Events: `progress` (passages_left) and, at the end, `rebuilt` (documents, passages,
+        problems). Embedding goes on when the iterator is closed. Raises RetrievalError.
+        """
+        self.check_embedder()
+        self.start_indexing()
+        self.library.rebuild_index()
+        while left := self.library.passages_left():
+            yield {"event": "progress", "passages_left": left}
+            time.sleep(_POLL_S)
+        check = self.library.check()
+        yield {
+            "event": "rebuilt",
+            "documents": check.documents,
+            "passages": check.passages,
+            "problems": list(check.problems),
+        }
 
     def remove_owner(self, name: str) -> Event:
         """Remove all of a person's conversations and documents; returns how many there were."""

@@ -32,9 +32,7 @@ class PagePool:
         places = ((d // 2, rows, 2), (rows // 2, d, 2)) if lanes else ((rows, d), (rows, d))
         self.page_size = page_size
         self.keys, self.values = (
-            torch.empty(
-                (config.layers, pages, config.kv_heads, *place), device=device, dtype=dtype
-            )
+            torch.empty((config.layers, pages, config.kv_heads, *place), device=device, dtype=dtype)
             for place in places
         )
         self._lanes = lanes
@@ -69,7 +67,7 @@ class PagePool:
             self.keys[layer][pages, :, offsets] = k
             self.values[layer][pages, :, offsets] = v
             return
-        self.keys[layer][pages, :, :, offsets] = k.unflatten(2, (-1, 2))
+        self.keys[layer][pages, :, :, offsets] = k.reshape(*k.shape[:2], -1, 2)
         self.values[layer][pages, :, offsets // 2, :, offsets % 2] = v
 
     def read(

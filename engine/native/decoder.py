@@ -13,7 +13,7 @@ from engine.attention.batch import Batch
 from engine.kv.pool import PagePool
 from engine.model_config import ModelConfig
 from engine.native.build import NativeLibrary
-from engine.native.packing import PANEL, Packed, interleave, pack
+from engine.native.packing import PANEL, Join, by_turns, in_a_row, pack
 from engine.weight_scheme import SchemedTensors
 
 
@@ -115,6 +115,7 @@ class NativeDecoder:
         """
         self.config = config
         self.device, self.dtype = torch.device("cpu"), torch.bfloat16
+        self.torch_threads = 1
         self.variant = library.variant
         self.weights_bytes = 0
         self._kept: list[Any] = []  # what the structures point to
@@ -124,12 +125,12 @@ class NativeDecoder:
         tied = c.tied_head or "lm_head.weight" not in tensors
         head = embedding if tied else self._matrix(tensors, {"lm_head": c.vocabulary}, c.hidden)
         frequencies = torch.tensor(c.rope.inverse_frequencies(c.head_dim), dtype=torch.float32)
+        norm = self._vector(tensors, f"{tensors.prefix}norm.weight", c.hidden)
         self._layers = (_Layer * c.layers)(*(self._layer(tensors, i) for i in range(c.layers)))
         model = _Model(
             c.layers, c.hidden, c.intermediate, c.heads, c.kv_heads, c.head_dim, c.vocabulary,
             c.sliding_window or 0, c.norm_eps,
-            self._keep(frequencies), self._vector(tensors, f"{tensors.prefix}norm.weight", c.hidden),
-            embedding, head, self._layers,
+            self._keep(frequencies), norm, embedding, head, self._layers,
         )  # fmt: skip
         self._forward = library.functions.pageturn_forward
         self._forward.argtypes = (c_void_p, POINTER(_Pool), POINTER(_Step))
@@ -154,7 +155,7 @@ class NativeDecoder:
         rows = batch.logit_rows.numel()
         logits = torch.empty(rows, self.config.vocabulary)
         spans = (_Span * len(batch.spans))(
-            *((s.start, s.stop, s.context, s.table.data_ptr()) for s in batch.spans)
+            *(_Span(s.start, s.stop, s.context, s.table.data_ptr()) for s in batch.spans)
         )
         step = _Step(
             batch.tokens.numel(), len(batch.spans), rows,
@@ -163,7 +164,9 @@ class NativeDecoder:
         )  # fmt: skip
         store = _Pool(pool.keys.data_ptr(), pool.values.data_ptr(), pool.pages, pool.page_size)
         if self._forward(self._decoder, ctypes.byref(store), ctypes.byref(step)):
-            raise MemoryError(f"there is not enough memory for a step of {len(batch.tokens)} tokens")
+            raise MemoryError(
+                f"there is not enough memory for a step of {len(batch.tokens)} tokens"
+            )
         return logits
 
     # -- weights -----------------------------------------------------------------------------
@@ -186,7 +189,7 @@ class NativeDecoder:
             self._vector(tensors, f"{attention}k_norm.weight", c.head_dim) if c.qk_norm else None,
             self._matrix(tensors, output, queries, c.output_bias),
             self._vector(tensors, f"{prefix}post_attention_layernorm.weight", c.hidden),
-            self._matrix(tensors, gate_up, c.hidden, c.mlp_bias, by_turns=True),
+            self._matrix(tensors, gate_up, c.hidden, c.mlp_bias, by_turns),
             self._matrix(tensors, down, c.intermediate, c.mlp_bias),
         )
 
@@ -196,20 +199,16 @@ class NativeDecoder:
         parts: dict[str, int],
         columns: int,
         bias: bool = False,
-        by_turns: bool = False,
+        join: Join = in_a_row,
     ) -> _Matrix:
         """Pack matrices of the same input as one."""
         shapes = {f"{name}.weight": (rows, columns) for name, rows in parts.items()}
-        matrices = tensors.matrices(shapes)
-        biases = [tensors.get(f"{name}.bias", (rows,)) for name, rows in parts.items() if bias]
-        if by_turns:
-            matrices = [interleave(*matrices)]
-            biases = [interleave(*biases)] if bias else []
-        packed: Packed = pack(matrices)
+        packed = pack(tensors.matrices(shapes), join)
         self.weights_bytes += packed.blocks.nbytes
         address = None
-        if biases:
-            joined = torch.cat(biases).float()
+        if bias:
+            biases = [tensors.get(f"{name}.bias", (rows,)) for name, rows in parts.items()]
+            joined = join(biases).float()
             padded = torch.nn.functional.pad(joined, (0, packed.rows - len(joined)))
             self.weights_bytes += padded.nbytes
             address = self._keep(padded)

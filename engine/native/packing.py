@@ -1,6 +1,6 @@
 """Weights in the order in which the native products read them; see source/matrix.h."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -29,30 +29,40 @@ class Packed(NamedTuple):
     blocks: torch.Tensor
 
 
-def pack(parts: Sequence[torch.Tensor | Quantised]) -> Packed:
+Join = Callable[[Sequence[torch.Tensor]], torch.Tensor]
+"""How rows of several tensors become those of one: one after the other, or by turns."""
+
+
+def in_a_row(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.cat(list(parts))
+
+
+def pack(parts: Sequence[torch.Tensor | Quantised], join: Join = in_a_row) -> Packed:
     """One matrix of the rows of several, all of one kind.
 
     Args:
         parts: each [rows, columns], a float tensor (kept in bfloat16) or quantised.
+        join: in which order the rows go.
     """
     first = parts[0]
     if isinstance(first, Quantised):
         quantised = [part for part in parts if isinstance(part, Quantised)]
-        codes = _lanes(torch.cat([part.codes for part in quantised]))
+        codes = _lanes(join([part.codes for part in quantised]))
         groups = [
             (_int8 if first.least is None else _int4)(codes),
-            _groups(torch.cat([part.scales for part in quantised])),
+            _groups(join([part.scales for part in quantised])),
         ]
         if first.least is not None:
             least = [part.least for part in quantised if part.least is not None]
-            groups.append(_groups(torch.cat(least)))
+            groups.append(_groups(join(least)))
         kind, columns = (INT8 if first.least is None else INT4), first.codes.shape[1]
         blocks = torch.cat(groups, dim=2).flatten(1)
     else:
-        floats = torch.cat([part for part in parts if isinstance(part, torch.Tensor)])
+        floats = join([part for part in parts if isinstance(part, torch.Tensor)])
         wide = _lanes(floats.to(torch.bfloat16))
         # [block, lane, k / 2, 2] -> [block, k / 2, lane, 2]
-        blocks = _bytes(wide.unflatten(2, (-1, 2)).transpose(1, 2), wide.shape[2] // GROUP)
+        pairs = wide.view(wide.shape[0], LANES, -1, 2).transpose(1, 2)
+        blocks = _bytes(pairs, wide.shape[2] // GROUP)
         blocks = blocks.flatten(1)
         kind, columns = BFLOAT16, floats.shape[1]
     # A block begins on a cache line.
@@ -60,25 +70,10 @@ def pack(parts: Sequence[torch.Tensor | Quantised]) -> Packed:
     return Packed(blocks.shape[0] * LANES, columns, kind, blocks.contiguous())
 
 
-def interleave(
-    gate: torch.Tensor | Quantised, up: torch.Tensor | Quantised
-) -> torch.Tensor | Quantised:
-    """Rows of two matrices by turns of sixteen, so that a gate and its up come out together."""
-
-    def mix(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return torch.stack((a.unflatten(0, (-1, LANES)), b.unflatten(0, (-1, LANES))), 1).flatten(
-            0, 2
-        )
-
-    if isinstance(gate, Quantised) and isinstance(up, Quantised):
-        both_least = gate.least is not None and up.least is not None
-        return Quantised(
-            mix(gate.codes, up.codes),
-            mix(gate.scales, up.scales),
-            mix(gate.least, up.least) if both_least else None,  # type: ignore[arg-type]
-        )
-    assert isinstance(gate, torch.Tensor) and isinstance(up, torch.Tensor)
-    return mix(gate, up)
+def by_turns(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Rows of two tensors by turns of sixteen, so that a gate and its up come out together."""
+    one, other = (part.view(-1, LANES, *part.shape[1:]) for part in parts)
+    return torch.stack((one, other), 1).flatten(0, 2)
 
 
 def _lanes(rows: torch.Tensor) -> torch.Tensor:
@@ -86,18 +81,19 @@ def _lanes(rows: torch.Tensor) -> torch.Tensor:
     missing = -rows.shape[0] % PANEL
     if missing:
         rows = torch.cat([rows, rows.new_zeros(missing, rows.shape[1])])
-    return rows.unflatten(0, (-1, LANES))
+    return rows.view(-1, LANES, rows.shape[1])
 
 
 def _int8(codes: torch.Tensor) -> torch.Tensor:
     """A lane's four bytes hold k = 4 j + 0, 2, 1, 3: the words' low halves first."""
-    parts = codes.unflatten(2, (-1, 4))[..., [0, 2, 1, 3]]
+    parts = codes.view(codes.shape[0], LANES, -1, 4)[..., [0, 2, 1, 3]]
     return _bytes(parts.transpose(1, 2), codes.shape[2] // GROUP)
 
 
 def _int4(codes: torch.Tensor) -> torch.Tensor:
-    """A lane's low word holds k = 8 j + 0, 2, 4, 6 from its lowest nibble on, the high one 1, ..."""
-    parts = codes.to(torch.int32).unflatten(2, (-1, 4, 2))  # [block, lane, j, nibble, word]
+    """A lane's low word holds k = 8 j + 0, 2, 4, 6 from its lowest nibble on, the high one 1, 3"""
+    # [block, lane, j, nibble, word]
+    parts = codes.to(torch.int32).view(codes.shape[0], LANES, -1, 4, 2)
     shifts = torch.tensor([0, 4, 8, 12], dtype=torch.int32)[:, None]
     words = (parts << shifts).sum(3).to(torch.int32)  # [block, lane, j, word]
     words = torch.where(words >= 2**15, words - 2**16, words).to(torch.int16)
@@ -112,4 +108,5 @@ def _groups(values: torch.Tensor) -> torch.Tensor:
 
 def _bytes(values: torch.Tensor, groups: int) -> torch.Tensor:
     """[blocks, ...] -> [blocks, groups, bytes]"""
-    return values.contiguous().flatten(1).view(torch.uint8).unflatten(1, (groups, -1))
+    flat = values.contiguous().flatten(1).view(torch.uint8)
+    return flat.view(flat.shape[0], groups, -1)

@@ -1,7 +1,5 @@
 """Weights in groups: a file's own are taken over exactly, others rounded to the nearest."""
 
-from pathlib import Path
-
 import gguf
 import numpy as np
 import pytest

@@ -199,16 +199,21 @@ void Decoder::place(int l, const Layer& layer, int row) {
             for (int i = 0; i < d; i += LANES) store_narrow(out + i, load(line + i));
         } else {
             bf16* out = p_.keys + page(l, s_.pages[row], head - m_.heads) + 2 * offset;
-            for (int i = 0; i < half; i++, out += 2 * size) {
-                out[0] = narrow(line[2 * i]);
-                out[1] = narrow(line[2 * i + 1]);
+            for (int i = 0; i < d; i += LANES) {
+                bf16 key[LANES];
+                store_narrow(key, load(line + i));
+                for (int j = 0; j < LANES; j += 2, out += 2 * size) std::memcpy(out, key + j, 4);
             }
         }
     }
     for (int head = 0; head < m_.kv_heads; head++, line += d) {
         bf16* out = p_.values + page(l, s_.pages[row], head);
         out += size_t(offset / 2) * 2 * d + offset % 2;
-        for (int i = 0; i < d; i++) out[2 * i] = narrow(line[i]);
+        for (int i = 0; i < d; i += LANES) {
+            bf16 value[LANES];
+            store_narrow(value, load(line + i));
+            for (int j = 0; j < LANES; j++) out[2 * (i + j)] = value[j];
+        }
     }
 }
 
