@@ -59,6 +59,8 @@ class Report:
         for line in lines:
             table.add_row(*line)
         console = Console()
+        if not console.is_terminal:  # a file has no edge to keep to
+            console.width = 200
         console.print(table)
         for name, value in self.ratios.items():
             console.print(f"{name}: {_text(value)}")

@@ -1,0 +1,1 @@
+"""Engines to measure, each in a process and a Python of its own."""
