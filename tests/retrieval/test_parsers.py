@@ -126,7 +126,7 @@ def test_a_word_file_whose_text_unpacks_to_gigabytes_is_refused(
     ):
         for _ in range(500):
             member.write(bytes(2**20))
-    assert path.stat().st_size < 2**20
+    assert path.stat().st_size < 4 * 2**20
     with zipfile.ZipFile(path, "a") as archive:
         relations = archive.read("word/_rels/document.xml.rels").decode()
         archive.writestr(
