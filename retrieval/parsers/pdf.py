@@ -65,7 +65,8 @@ def _without_text(reading: Reading, pages: list[Page]) -> Unreadable:
         )
     if pictures := len(_with_state(pages, "picture")):
         scans = "1 page is a scan" if pictures == 1 else f"{pictures:,} pages are scans"
-        return NothingToIndex(f"{begins}: {scans}; {_INSTALL}, then add the file again.")
+        reads = _INSTALL if pictures > 1 else _INSTALL.replace("them", "it")
+        return NothingToIndex(f"{begins}: {scans}; {reads}, then add the file again.")
     searched = ", and text recognition (OCR) found none either" if pages != reading.pages else ""
     return NothingToIndex(f"{begins}{searched}. There is nothing to index.")
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 
-from retrieval.parsers.pdf_layout import RTL, Glyph, Rect, arrange, misleads
+from retrieval.parsers.pdf_layout import RTL, arrange, misleads
+from retrieval.parsers.pdf_words import Glyph, Rect
 
 # Arranging takes time and memory for each character; a page of a book has 3,000.
 MOST_ARRANGED = 60_000
