@@ -120,6 +120,15 @@ def remove(
         print(f"removed  {host.remove(document_id, _owner(owner, shared))['name']}")
 
 
+@app.command("rebuild-index")
+@with_settings(*INDEXING)
+def rebuild_index(ctx: typer.Context, settings: Settings) -> None:
+    """Build the indexes again from the database, with the embedder that is set now."""
+    with connect.for_writing(settings, console.say) as host:
+        if not console.show_rebuilding(host.rebuild_index()):
+            raise typer.Exit(1)
+
+
 @app.command()
 @with_settings(*FETCHING)
 def fetch(

@@ -84,6 +84,10 @@ def router(workspace: Workspace, token: str) -> APIRouter:
     def add(request: AddRequest) -> StreamingResponse:
         return _lines(workspace.add(request.paths, request.owner), stop=lambda _: None)
 
+    @api.post("/rebuild-index")
+    def rebuild_index() -> StreamingResponse:
+        return _lines(workspace.rebuild_index(), stop=lambda _: None)
+
     @api.post("/ask")
     def ask(request: AskRequest) -> StreamingResponse:
         events = workspace.ask(

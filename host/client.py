@@ -64,6 +64,9 @@ class Client:
         body = {"paths": [str(path.absolute()) for path in paths], "owner": owner}
         return self._stream("api/add", body)
 
+    def rebuild_index(self) -> Iterator[Event]:
+        return self._stream("api/rebuild-index", {})
+
     def ask(
         self,
         question: str,

@@ -125,6 +125,31 @@ def _file_line(event: Event) -> str:
     return "\n".join([line, *(f"  note: {note}" for note in document.get("warnings") or ())])
 
 
+def show_rebuilding(events: Iterable[Event]) -> bool:
+    """Follow the events of `rebuild_index` with a bar; whether the index fits in the end."""
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+        transient=True,
+    ) as progress:
+        bar = progress.add_task("Embedding", total=None)
+        most = 0
+        for event in events:
+            if event["event"] == "progress":
+                most = max(most, event["passages_left"])
+                progress.update(bar, total=most, completed=most - event["passages_left"])
+                continue
+            print(f"rebuilt  {event['documents']:,} documents, {event['passages']:,} passages")
+            for problem in event["problems"]:
+                say(problem)
+            return not event["problems"]
+    return False
+
+
 def show_removed(name: str, documents: int, conversations: int) -> None:
     gone = f"{count(documents, 'document')}, {count(conversations, 'conversation')}"
     print(f"removed  {name}  ({gone})")

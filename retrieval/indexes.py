@@ -143,7 +143,7 @@ class Indexes:
             documents = store.ready_count(session)
             passages = store.all_passage_ids(session)
             searchable = store.searchable_ids(session, fingerprint)
-            foreign = len(store.outdated(session, fingerprint))
+            left = sentence_rows.count_incomplete(session, fingerprint)
             lexical = self.lexical.ids(session)
             identity = self._identity()
         problems = []
@@ -152,10 +152,10 @@ class Indexes:
         expected = IndexIdentity.of(
             self._embedder.model, fingerprint, self._embedder.dim, searchable
         )
-        if foreign:
+        if left:
             problems.append(
-                f"{foreign} documents were embedded by another model; the server embeds them "
-                "anew when it runs, and so does `python app.py rebuild-index`."
+                f"{left} passages are not embedded by this model yet; the server does that when it "
+                "runs, and so does `python app.py rebuild-index`."
             )
         elif identity is not None and not identity.holds_same(expected):
             problems.append("The vector index does not fit the database; rebuild the index.")

@@ -215,6 +215,11 @@ class Indexer:
         elif self._embedding.step(document.id) is None:
             self._finish(document.id)
 
+    def seconds_left(self, passages: int) -> float | None:
+        """How long embedding so many more passages takes, at the rate of the last ones."""
+        rate = self._embedding.passages_per_s
+        return passages / rate if rate else None
+
     def _renew(self, document: store.Document) -> None:
         """Embed some more of a ready document that lacks vectors of this embedder."""
         if document.embedder != self._embedder.fingerprint:

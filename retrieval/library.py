@@ -184,9 +184,16 @@ class Library:
         return self._explained(view)
 
     def _explained(self, view: DocumentView) -> DocumentView:
-        """An unfinished document says why it waits, if something is wrong with the machine."""
-        stalled = self._indexer.stalled
-        return view if view.settled or stalled is None else replace(view, reason=str(stalled))
+        """An unfinished document says why it waits, if something is wrong with the machine, and
+        otherwise how long it will still take."""
+        if view.settled:
+            return view
+        if self._indexer.stalled is not None:
+            return replace(view, reason=str(self._indexer.stalled))
+        if view.state != "embedding":
+            return view
+        left = self._indexer.seconds_left(view.passages - view.passages_done)
+        return replace(view, seconds_left=left)
 
     def page_text(self, document_id: str, page: int, owner: str = "local") -> str:
         """The extracted text of a page counted from 1. Raises DocumentNotFound."""
@@ -316,11 +323,24 @@ class Library:
 
     # The derived indexes
 
-    def rebuild_index(self) -> IndexCheck:
-        """Build both indexes again from the database, and check them."""
+    def rebuild_index(self) -> None:
+        """Build both indexes again from the database.
+
+        Documents that were embedded by another model are embedded anew in the background; see
+        `passages_left`. Raises EmbedderUnavailable.
+        """
         self._indexes.rebuild()
         self._indexer.wake()
-        return self.check()
+
+    def passages_left(self) -> int:
+        """How many passages of ready documents are still to be embedded by this embedder.
+
+        Raises what keeps that from going on (StorageFull, EmbedderUnavailable).
+        """
+        if self._indexer.stalled is not None:
+            raise self._indexer.stalled
+        with self._database.reading() as session:
+            return sentence_rows.count_incomplete(session, self.embedder.fingerprint)
 
     def check(self) -> IndexCheck:
         """Compare both indexes and the stored copies with the database; changes nothing.

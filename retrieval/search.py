@@ -1,6 +1,5 @@
 """From a question to passages: by words, by meaning, and the two made one."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
@@ -21,9 +20,11 @@ Side: TypeAlias = Literal["both", "words", "meaning"]
 
 CANDIDATES = 100
 # What words count beside meaning, where the embedder knows the question's script ...
-LEXICAL_WEIGHT = 0.55
+LEXICAL_WEIGHT = 0.6
 # ... and where it does not, and ranks almost at random: then meaning only breaks ties.
 LEXICAL_WEIGHT_UNKNOWN_SCRIPT = 0.9
+# How far BM25 is measured by what the best passage has, and not by what any passage could have.
+BEST_SHARE = 0.25
 # A question is read in the light of so many before it, the last of which counts half of it and
 # each one before half of the next.
 EARLIER = 4
@@ -74,8 +75,12 @@ def search(
     with database.reading() as session:
         carried = [term for one in earlier for term in query_terms(one)]
         wanted = indexes.lexical.terms(session, query_terms(question), carried)
-        by_words = indexes.lexical.search(session, wanted, scope.owner, scope.documents, CANDIDATES)
-        by_meaning = _by_meaning(session, dense, vector, scope)
+        by_words: list[LexicalHit] = []
+        by_meaning: list[DenseHit] = []
+        if side != "meaning":
+            by_words = indexes.lexical.search(session, wanted, *scope, CANDIDATES)
+        if side != "words":
+            by_meaning = _by_meaning(session, dense, vector, scope)
         ranked = {hit.id for hit in by_meaning}
         missing = [hit.id for hit in by_words if hit.id not in ranked]
         weight = LEXICAL_WEIGHT if known else LEXICAL_WEIGHT_UNKNOWN_SCRIPT
@@ -127,13 +132,13 @@ def fuse(
 
     Scores say more than ranks: a clear first place counts as one, and cosines that are all alike
     decide nothing (Bruch, Gai and Ingber, "An analysis of fusion functions for hybrid retrieval",
-    TOIS 2023). Cosines stay as they are. BM25 is divided by the geometric mean of what the best
-    passage has and of what any could have: the first alone would make a weak best hit as good as
-    a strong one, the second would let long questions, of which no passage has every word, weigh
-    little.
+    TOIS 2023). Cosines stay as they are. BM25 is divided by what lies between the best passage's
+    score and the best possible one: by the first alone, a weak best hit would be as good as a
+    strong one; by the second alone, a long question, of which no passage has every word, would
+    leave the words too little weight.
     """
     best = max((hit.score for hit in lexical), default=0.0)
-    unit = math.sqrt(best * best_possible) or 1.0
+    unit = best**BEST_SHARE * best_possible ** (1 - BEST_SHARE) or 1.0
     by_words = {hit.id: (rank, hit.score / unit) for rank, hit in enumerate(lexical, 1)}
     by_meaning = {hit.id: (rank, hit.cosine) for rank, hit in enumerate(dense, 1)}
     fused = []

@@ -9,7 +9,18 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import BigInteger, ForeignKey, Integer, LargeBinary, case, delete, func, or_, select
+from sqlalchemy import (
+    BigInteger,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    Select,
+    case,
+    delete,
+    func,
+    or_,
+    select,
+)
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from retrieval.database import Base
@@ -109,17 +120,32 @@ def forget(session: Session, document_id: str) -> None:
 
 def next_incomplete(session: Session, embedder: str) -> Document | None:
     """A ready document with vectors of another embedder, or with sentences still to be embedded."""
-    lacking = (
-        select(Passage.document_id)
-        .outerjoin(PassageSentences, PassageSentences.passage_id == Passage.id)
-        .where(or_(Passage.vector.is_(None), PassageSentences.passage_id.is_(None)))
-    )
     return session.scalar(
         select(Document)
-        .where(Document.state == "ready")
-        .where(or_(Document.embedder.is_distinct_from(embedder), Document.id.in_(lacking)))
+        .where(Document.id.in_(_incomplete(embedder).with_only_columns(Document.id)))
         .order_by(Document.size_bytes, Document.id)
         .limit(1)
+    )
+
+
+def count_incomplete(session: Session, embedder: str) -> int:
+    """How many passages of ready documents are not wholly embedded by this embedder."""
+    return session.scalar(_incomplete(embedder).with_only_columns(func.count())) or 0
+
+
+def _incomplete(embedder: str) -> Select[Document]:
+    return (
+        select(Document)
+        .join(Passage, Passage.document_id == Document.id)
+        .outerjoin(PassageSentences, PassageSentences.passage_id == Passage.id)
+        .where(Document.state == "ready")
+        .where(
+            or_(
+                Document.embedder.is_distinct_from(embedder),
+                Passage.vector.is_(None),
+                PassageSentences.passage_id.is_(None),
+            )
+        )
     )
 
 

@@ -215,14 +215,6 @@ def next_unfinished(session: Session) -> Document | None:
     )
 
 
-def outdated(session: Session, embedder: str) -> list[Document]:
-    """Documents whose passages were cut and embedded for another model."""
-    query = select(Document).where(
-        Document.state.in_(("embedding", "ready")), Document.embedder.is_distinct_from(embedder)
-    )
-    return list(session.scalars(query))
-
-
 def forget_vectors(session: Session, id: str, embedder: str) -> None:
     """Begin to embed a document's passages anew, by another embedder."""
     session.execute(update(Passage).where(Passage.document_id == id).values(vector=None))

@@ -19,7 +19,8 @@ class DocumentView:
     `reason` says why it was refused, or why indexing waits (disk full, no embedding model).
     `warnings` are what a person should know of a document that is read, e.g. pages without text.
     `pages`, `passages` and `characters` are 0 until the file is parsed; `seconds` is how long that
-    took. `duplicate` is set by `Library.add` when this owner had the content already.
+    took; `seconds_left` is how long embedding it will still take, while that is known. `duplicate`
+    is set by `Library.add` when this owner had the content already.
     """
 
     id: str
@@ -39,6 +40,7 @@ class DocumentView:
     pages_without_text: int = 0
     characters: int = 0
     seconds: float = 0.0
+    seconds_left: float | None = None
     duplicate: bool = False
 
     @property

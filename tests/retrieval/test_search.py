@@ -5,7 +5,7 @@ import pytest
 from retrieval.embedder import Embedder
 from retrieval.lexical import LexicalHit
 from retrieval.library import Library
-from retrieval.search import LEXICAL_WEIGHT_UNKNOWN_SCRIPT, fuse
+from retrieval.search import BEST_SHARE, LEXICAL_WEIGHT_UNKNOWN_SCRIPT, fuse
 from retrieval.vectors import DenseHit
 
 TEXTS = {
@@ -33,7 +33,7 @@ def test_scores_are_fused_by_their_weighted_sum() -> None:
     dense = [DenseHit(2, 0.5), DenseHit(3, 0.4)]
     fused = fuse(lexical, dense, lexical_weight=0.4, best_possible=32.0, more_cosines={1: 0.2})
     assert [hit.id for hit in fused] == [2, 1, 3]
-    unit = (8 * 32) ** 0.5
+    unit = 8**BEST_SHARE * 32 ** (1 - BEST_SHARE)
     assert fused[0].score == pytest.approx(0.4 * 6 / unit + 0.6 * 0.5)
     assert fused[1].score == pytest.approx(0.4 * 8 / unit + 0.6 * 0.2)
     assert (fused[1].lexical_rank, fused[1].dense_rank) == (1, None)
