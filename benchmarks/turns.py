@@ -11,7 +11,7 @@ A conversation of turns of 100 new and 40 generated tokens, in up to four ways:
 
 `session` and `openvino` walk through every turn; `turn` and `none` are measured at `--turns`, with
 the session's own tokens as the history. Figures are medians of `--rounds` conversations of new text
-(a shorter one before them does not count); the ways take turns within a conversation.
+(one of three turns before them does not count); the ways take turns within a conversation.
 
 `bound_s` is the least time that the turn's operations and bytes can take at the rates of matrix
 products and copies measured in this run (see `bound.py`), `ttft_bound_s` the same up to the first
@@ -41,6 +41,7 @@ from engine.weights import model_folder, read_json
 from host import environment
 
 NEW, GENERATED = 100, 40
+WARM_UP_TURNS = 3
 MODES = ("openvino", "none", "turn", "session")
 
 
@@ -123,7 +124,7 @@ def walk(
     found: Found = defaultdict(list)
     for number in range(rounds + 1):
         conversation = Conversation(engine, peer, prompts, f"conversation {number}")
-        last = max(turns) if number else min(10, max(turns))
+        last = max(turns) if number else min(WARM_UP_TURNS, max(turns))
         for turn in range(1, last + 1):
             here = [m for m in modes if turn in turns or m in ("session", "openvino")]
             measured = conversation.turn(turn, here)
