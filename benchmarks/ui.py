@@ -7,8 +7,9 @@ again, in turn by the engine alone and through a real browser that has the conve
 clock (medians of the decode time per token, over the same tokens in the same context).
 `update_bytes_first` and `update_bytes_last` are the bytes of a streamed update (medians, as they go
 to the socket) in the first turn of a conversation and in one of 50 turns.
-`update_bytes_opening` is the largest update of each: a turn begins with one that holds the whole
-conversation, and only what is added follows.
+`update_bytes_largest` is the largest update of each.
+`cpu_s` is the processor time for each token: of this process, which holds engine and server,
+and of the browser. It counts the whole turn, with the drawing at its beginning and its end.
 
 Needs the test extra (Playwright) and Chromium, whose path the variable CHROMIUM may give.
 """
@@ -16,9 +17,11 @@ Needs the test extra (Playwright) and Chromium, whose path the variable CHROMIUM
 import statistics
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
+import psutil
 import typer
 from playwright.sync_api import Page, expect, sync_playwright
 
@@ -50,11 +53,26 @@ def asked(workspace: Workspace, question: str, **how: Any) -> TurnView:
     return last.turn
 
 
+def cpu_s(processes: Iterable[psutil.Process]) -> float:
+    """The processor time that these have used so far."""
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+
+def browsers() -> list[psutil.Process]:
+    """The processes of the browser that this process has started."""
+    children = psutil.Process().children(recursive=True)
+    return [child for child in children if "chrom" in child.name()]
+
+
 def per_token_s(stats: TurnStats | None) -> float:
     """The engine's decode time for each token after the first."""
     if stats is None or stats.generated_tokens < 2:
         raise RuntimeError("The model wrote too little to measure.")
     return stats.decode_s / (stats.generated_tokens - 1)
+
+
+def generated(turn: TurnView) -> int:
+    return turn.stats.generated_tokens if turn.stats else 0
 
 
 def answered_on_page(page: Page, before: int) -> None:
@@ -83,7 +101,8 @@ def measure(
 ) -> None:  # fmt: skip
     """Ask, answer again with and without the page, and add the rows."""
     quick = AskOptions(max_tokens=12, read=1, passages=1)
-    options = AskOptions(max_tokens=tokens, read=1, passages=1)
+    # Sampled, with a fixed seed: the most likely words are a short answer, or end in a loop.
+    options = AskOptions(max_tokens=tokens, read=1, passages=1, temperature=1.0, seed=7)
     page.goto(url)
     page.locator("#pt-composer textarea").fill(LONG_QUESTION)
     page.locator("#pt-composer textarea").press("Enter")
@@ -97,18 +116,26 @@ def measure(
             typer.echo(f"{number} turns")
     asked(workspace, LONG_QUESTION, session_id=session, options=options)
     alone, with_page, last = [], [], []
+    cpu: dict[str, list[float]] = {"alone": [], "with_page": [], "browser": []}
+    me = [psutil.Process()]
     for _ in range(rounds):
         page.goto("about:blank")
         newest = workspace.conversations.turns(session)[-1].turn
+        used = cpu_s(me)
         turn = asked(
             workspace, LONG_QUESTION, session_id=session, options=options, instead_of=newest
         )
         alone.append(per_token_s(turn.stats))
+        cpu["alone"].append((cpu_s(me) - used) / generated(turn))
         page.goto(f"{url}?c={session}")
         expect(page.locator(".pt-retry").last).to_be_visible(timeout=WAIT_MS)
         page.wait_for_timeout(1_000)
         updates.take()
-        with_page.append(per_token_s(retried_on_page(page, workspace, session).stats))
+        used, browser_used = cpu_s(me), cpu_s(browsers())
+        turn = retried_on_page(page, workspace, session)
+        with_page.append(per_token_s(turn.stats))
+        cpu["with_page"].append((cpu_s(me) - used) / generated(turn))
+        cpu["browser"].append((cpu_s(browsers()) - browser_used) / generated(turn))
         last.extend(updates.take())
     case = f"{turns} turns open, {rounds} times {tokens} tokens"
     report.add(case, "engine alone", token_s=statistics.median(alone), token_s_all=alone)
@@ -119,20 +146,27 @@ def measure(
             system,
             updates=len(sizes),
             update_bytes=statistics.median(sizes),
-            opening_bytes=max(sizes),
+            largest_bytes=max(sizes),
         )
+    for system, name in (
+        ("engine alone", "alone"),
+        ("with the page", "with_page"),
+        ("the browser", "browser"),
+    ):
+        report.add("processor time a token", system, cpu_s=statistics.median(cpu[name]))
     report.ratios |= {
         "overhead_fraction": statistics.median(with_page) / statistics.median(alone) - 1,
         "update_bytes_first": statistics.median(first),
         "update_bytes_last": statistics.median(last),
-        "update_bytes_opening": {"first": max(first), "last": max(last)},
+        "update_bytes_largest": {"first": max(first), "last": max(last)},
+        "cpu_s": {name: statistics.median(figures) for name, figures in cpu.items()},
     }
 
 
 def main(
     turns: int = 50,
     rounds: int = 5,
-    tokens: Annotated[int, typer.Option(help="Length of the measured answers.")] = 96,
+    tokens: Annotated[int, typer.Option(help="Length of the measured answers.")] = 192,
     models_dir: Annotated[Path, typer.Option(help="As for the application.")] = Path(
         "data/var/models"
     ),

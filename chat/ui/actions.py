@@ -121,7 +121,7 @@ class Actions(TurnActions):
 
     @said
     def tick(self, session_id: str, shown: str, request: gr.Request) -> Screen:
-        """Every two seconds: only what differs from what the browser shows is sent."""
+        """Every few seconds: only what differs from what the browser shows is sent."""
         tab, seen = self._tab(request), Seen.parse(shown)
         sessions = self._sessions(request)
         is_new = not session_id and not tab.is_streaming

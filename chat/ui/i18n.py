@@ -19,7 +19,7 @@ from chat.ui.words import WORDS
 
 Language: TypeAlias = Literal["en", "zh"]
 COOKIE = "pageturn_lang"
-_EARLY = ("language.js", "timers.js")
+_EARLY = ("language.js", "cheap.js")
 _COLUMNS: Mapping[Language, int] = {"en": 0, "zh": 1}
 
 

@@ -15,6 +15,7 @@ from chat.ui.i18n import both
 from chat.ui.pages import Pages, add_pages
 from chat.ui.screen import Screen, Streamed
 from chat.ui.serving import mount as mount
+from chat.ui.tabs import CLOCK_S
 from chat.ui.text import escape
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from retrieval.library import Library
 
 SAMPLE_LIBRARY = Path(__file__).parents[2] / "data" / "library"
-_CLOCK_S = 2.0
 _FORMULAS = [
     {"left": "$$", "right": "$$", "display": True},
     {"left": "\\[", "right": "\\]", "display": True},
@@ -188,7 +188,7 @@ def build(
                     )
         seen = gr.Textbox(visible=False)
         editing = gr.Textbox(visible=False)
-        clock = gr.Timer(_CLOCK_S)
+        clock = gr.Timer(CLOCK_S)
 
         screen = Screen(
             session,
@@ -208,6 +208,7 @@ def build(
             banner,
             scope,
             *controls,
+            clock,
         )
         outputs = list(screen)
         quick = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}

@@ -4,7 +4,7 @@ All are parts of one page, so that an answer goes on being written while another
 at. Each has a clock of its own that runs only while it is open.
 
 What comes and goes is hidden by the styles: Gradio takes a component that becomes invisible out of
-the page, and where that happens while an event runs, its timer stays behind (see timers.js).
+the page, and where that happens while an event runs, its timer stays behind (see cheap.js).
 """
 
 from __future__ import annotations

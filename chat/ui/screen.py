@@ -37,6 +37,7 @@ class Screen(NamedTuple):
     min_p: Any = KEEP
     repetition_penalty: Any = KEEP
     seed: Any = KEEP
+    clock: Any = KEEP
 
 
 class Streamed(NamedTuple):

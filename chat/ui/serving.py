@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,6 +31,9 @@ _STYLES = (
     "narrow",
 )
 _QUEUE_S = 0.02
+# The engine's thread needs Python's lock at every step, and a thread that draws a page gives it up
+# after this time: five milliseconds, Python's own, are half of a step.
+_SWITCH_S = 0.0005
 _SCRIPTS = ("page", "scroll", "chat", "pages", "account")
 _SANS = ["ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
 _MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
@@ -103,6 +107,7 @@ def mount(app: FastAPI, blocks: gr.Blocks, path: str = "/", login: Login | None 
     app.add_middleware(OwnServerOnly)
     gr.mount_gradio_app(app, blocks, path=path, **launch_options(), **login.options())
     # Gradio looks for new events a thousand times a second, and takes 3% of a core for it.
+    sys.setswitchinterval(_SWITCH_S)
     blocks._queue.sleep_when_free = _QUEUE_S
     blocks._queue.progress_update_sleep_when_free = 10 * _QUEUE_S  # nothing here reports progress
     page = cast(Mount, app.routes[-1]).app

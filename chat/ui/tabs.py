@@ -11,8 +11,12 @@ from chat.ui.asking import Asking
 _MOST_TABS = 1000
 # A browser draws every turn that it shows whenever one is added: a long conversation begins with
 # its newest turns, and more of it is a click away.
-NEWEST_TURNS = 12
+NEWEST_TURNS = 8
 MORE_TURNS = 24
+# How often a tab asks what is new, and how often while an answer comes in: every time takes the
+# browser some fifty milliseconds of the cores that the engine computes on.
+CLOCK_S = 2.0
+SLOW_CLOCK_S = 6.0
 
 
 @dataclass

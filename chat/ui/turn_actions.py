@@ -18,7 +18,7 @@ from chat.ui.notices import said, say
 from chat.ui.screen import KEEP, Screen, Streamed, composer
 from chat.ui.settings import Settings
 from chat.ui.streaming import streamed
-from chat.ui.tabs import MORE_TURNS
+from chat.ui.tabs import CLOCK_S, MORE_TURNS, SLOW_CLOCK_S
 from chat.ui.view import View
 from chat.views import TurnView
 
@@ -81,6 +81,7 @@ class TurnActions(View):
             progress=progress_row(words("searching")),
             composer=composer(busy=True, text=""),
             suggestions="",
+            clock=gr.update(value=SLOW_CLOCK_S),
         )
 
     # Second and third ------------------------------------------------------------------------
@@ -124,7 +125,9 @@ class TurnActions(View):
         """Third, however the second ended: the page shows what was saved."""
         tab = self._tab(request)
         refused, tab.refused = tab.refused, None
-        screen = self._screen_if_there(session_id, request)._replace(sources=KEEP)
+        screen = self._screen_if_there(session_id, request)._replace(
+            sources=KEEP, clock=gr.update(value=CLOCK_S)
+        )
         if refused is None:
             return screen
         screen = screen._replace(
