@@ -40,6 +40,11 @@ class Settings(BaseSettings):
         description="Embedding model: a name, a folder or a Hub id that was fetched.",
         min_length=1,
     )
+    reranker: str = Field(
+        "",
+        description="A cross-encoder that orders what search found: a folder or a fetched Hub id. "
+        "Off when empty.",
+    )
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto, cpu or cuda.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="auto, float32, bfloat16 or float16."

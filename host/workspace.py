@@ -53,11 +53,16 @@ class Workspace:
     def library(self) -> "Library":
         from retrieval.embedder import Embedder
         from retrieval.library import Library
+        from retrieval.reranker import Reranker
 
         settings = self.settings
         # Whether the embedding model is there matters to `add` and `ask` only: they check it.
         embedder = Embedder(location(settings.embedder, settings.models_dir), settings.device)
-        return Library(self.database, settings.data_dir, embedder)
+        reranker = None
+        if settings.reranker:
+            where = location(settings.reranker, settings.models_dir)
+            reranker = Reranker(where, settings.device)
+        return Library(self.database, settings.data_dir, embedder, reranker=reranker)
 
     @cached_property
     def engine(self) -> "Engine":

@@ -5,7 +5,8 @@ import json
 import threading
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from retrieval.errors import EmbedderUnavailable
 # Longer inputs cost more and are no better as passages, even where a model takes them.
 MAX_TOKENS = 256
 # Between two steps another thread's question gets its turn. A step holds texts of like length,
-# so many that they are about this long together.
-_STEP_CHARACTERS = 6_000
+# so many that they are about this long together: a tenth of a second on two cores.
+_STEP_CHARACTERS = 4_000
 _STEP_TEXTS = 64
 _REMEMBERED_QUESTIONS = 256
 # A model knows a script if its vocabulary has this many pieces in it: English MiniLM has 27,762
@@ -40,9 +41,12 @@ class Embedder:
     def __init__(self, model: str, device: str = "auto") -> None:
         self.model = model
         self.device = device
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # held while the model is loaded or runs
         self._loaded: Any = None
-        self._asked: dict[str, Vectors] = {}
+        # Questions that wait for the model; passages wait for them, or they would hardly get it.
+        self._waiting = 0
+        self._changed = threading.Condition()
+        self._asked: dict[str, Vectors] = {}  # guarded by _changed
 
     @cached_property
     def folder(self) -> Path:
@@ -141,6 +145,8 @@ class Embedder:
             count = max(1, _STEP_CHARACTERS // (len(texts[order[-1]]) + 1))
             chosen = order[-min(count, _STEP_TEXTS) :]
             del order[-len(chosen) :]
+            with self._changed:
+                self._changed.wait_for(lambda: not self._waiting)
             vectors[chosen] = self._encode([texts[i] for i in chosen], query=False)
         return vectors
 
@@ -155,18 +161,31 @@ class Embedder:
         Those asked lately are remembered: the next question of a conversation is read in the
         light of them.
         """
-        with self._lock:
+        with self._changed:
             known = {text: self._asked[text] for text in questions if text in self._asked}
         new = [text for text in dict.fromkeys(questions) if text not in known]
         if new:
-            known |= zip(new, self._encode(new, query=True), strict=True)
-        with self._lock:
+            with self._first():
+                known |= zip(new, self._encode(new, query=True), strict=True)
+        with self._changed:
             for text in questions:
                 self._asked.pop(text, None)
                 self._asked[text] = known[text]
             while len(self._asked) > _REMEMBERED_QUESTIONS:
                 del self._asked[next(iter(self._asked))]
         return np.stack([known[text] for text in questions])
+
+    @contextmanager
+    def _first(self) -> Iterator[None]:
+        """Before any passages that wait as well."""
+        with self._changed:
+            self._waiting += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._waiting -= 1
+                self._changed.notify_all()
 
     def _encode(self, texts: list[str], query: bool) -> Vectors:
         model = self._model()

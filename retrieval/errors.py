@@ -50,6 +50,14 @@ class EmbedderUnavailable(RetrievalError):
     """The embedding model is missing or broken; documents stay queued until it is there."""
 
 
+class RerankerUnavailable(RetrievalError):
+    def __init__(self, model: str, cause: Exception) -> None:
+        super().__init__(
+            f"The reranker {model!r} cannot be loaded ({cause}). Fetch it with `python app.py "
+            f"fetch {model}`, name another one with --reranker, or leave that out."
+        )
+
+
 class DataFolderNotWritable(RetrievalError):
     def __init__(self, path: object, cause: OSError) -> None:
         super().__init__(

@@ -48,8 +48,8 @@ _STOP_CHARACTERS = frozenset("的了是吗呢么什为和をはがの")
 
 
 # Ranking takes time for each passage that has a term: beyond so many in all, the terms that nearly
-# every passage has, and that tell least, are left out. 100,000 take about 15 ms.
-MAX_MATCHES = 100_000
+# every passage has, and that tell least, are left out. So many take about 25 ms.
+MAX_MATCHES = 50_000
 # What the terms of earlier questions count beside those of the question itself.
 CARRIED_SHARE = 0.5
 # BM25 counts a term's further occurrences less and less: at most 1 + this many times.
@@ -97,8 +97,7 @@ def query_terms(question: str) -> list[str]:
 
 def fts5_query(terms: "Terms") -> str:
     """An FTS5 expression for any of the terms that some passage has; "" if there is none."""
-    # FTS5 knows no weights, but a term that is asked for twice counts twice.
-    asked = [term for term in terms.ranked_by for _ in range(2 if term in terms.own else 1)]
+    asked = [term for term in terms.ranked_by for _ in range(terms.times(term))]
     return " OR ".join(map(_quoted, asked))
 
 
@@ -130,6 +129,15 @@ class Terms(NamedTuple):
         share = 1.0 if term in self.own else CARRIED_SHARE
         return share * math.log((self.passages + 1) / (self.having[term] + 0.5))
 
+    def times(self, term: str) -> int:
+        """How often a term is asked for: FTS5 knows no weights, but counts each time."""
+        return 2 if term in self.own and len(self.own) < len(self.having) else 1
+
+    @property
+    def unit(self) -> float:
+        """What asking once counts, so that a term of the question's own counts 1."""
+        return CARRIED_SHARE if len(self.own) < len(self.having) else 1.0
+
     @property
     def weights(self) -> dict[str, float]:
         return {term: self.weight(term) for term in self.having}
@@ -141,7 +149,7 @@ class Terms(NamedTuple):
         chosen: list[str] = []
         matches = 0
         for count, term in found:
-            matches += count
+            matches += count * self.times(term)
             if chosen and matches > MAX_MATCHES:
                 break
             chosen.append(term)
@@ -205,7 +213,8 @@ class Fts5Index:
         return list(session.scalars(text(f"SELECT rowid FROM {FTS5_TABLE} ORDER BY rowid")))
 
     def terms(self, session: Session, own: Sequence[str], carried: Sequence[str]) -> Terms:
-        passages = session.scalar(text(f"SELECT count(*) FROM {FTS5_TABLE}")) or 0
+        # FTS5 keeps a row for each text here; to count the index itself would read all of it.
+        passages = session.scalar(text(f"SELECT count(*) FROM {FTS5_TABLE}_docsize")) or 0
         statement = text(f"SELECT count(*) FROM {FTS5_TABLE} WHERE {FTS5_TABLE} MATCH :term")
         having = {
             term: session.scalar(statement, {"term": _quoted(term)}) or 0
@@ -234,7 +243,7 @@ class Fts5Index:
             "ORDER BY r.bm25, p.id LIMIT :limit"
         ).bindparams(bindparam("owners", expanding=True))
         values: dict[str, object] = {"query": query, "owners": visible_to(owner), "limit": limit}
-        values["share"] = CARRIED_SHARE
+        values["share"] = terms.unit
         if documents is not None:
             statement = statement.bindparams(bindparam("documents", expanding=True))
             values["documents"] = list(documents)

@@ -26,6 +26,7 @@ from retrieval.page_image import PageNotDrawn, draw_page
 from retrieval.parsers.formats import format_of
 from retrieval.parsers.identify import identify
 from retrieval.parsers.process import ParseLimits
+from retrieval.reranker import READ, Reranker
 from retrieval.views import DocumentView, IndexCheck, SearchResult
 
 _POLL_S = 0.5
@@ -47,11 +48,13 @@ class Library:
         data_dir: Path,
         embedder: Embedder,
         *,
+        reranker: Reranker | None = None,
         lexical: LexicalIndex | None = None,
         limits: ParseLimits | None = None,
     ) -> None:
         self.embedder = embedder
         self.on_removed: list[Callable[[str, str], None]] = []
+        self._reranker = reranker
         self._database = database
         self._folder = data_dir
         self._files = FileStore(data_dir / "files")
@@ -236,7 +239,8 @@ class Library:
         """The best passages for a question, among `documents` (ids) if they are given.
 
         `earlier` are the questions of the conversation before it, in order: what they were about
-        is searched as well, at less weight. Raises EmbedderUnavailable.
+        is searched as well, at less weight. Raises EmbedderUnavailable and
+        RerankerUnavailable.
         """
         start = time.perf_counter()
         if self.is_empty(owner) or not question.strip():
@@ -247,8 +251,11 @@ class Library:
             question,
             earlier=earlier,
             scope=search.Scope(owner, documents),
-            limit=limit,
+            limit=max(limit, READ) if self._reranker else limit,
         )
+        if self._reranker:
+            read = self._reranker.order(question, passages[:READ])
+            passages = (*read, *passages[READ:])[:limit]
         return SearchResult(passages, time.perf_counter() - start, asked)
 
     def evidence(self, found: SearchResult) -> Evidence:

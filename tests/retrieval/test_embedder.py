@@ -1,6 +1,7 @@
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -64,3 +65,30 @@ def test_another_version_of_a_model_has_another_fingerprint(
         file.seek(-1, 2)
         file.write(b"\x7f")
     assert Embedder(str(folder)).fingerprint != embedder.fingerprint
+
+
+def test_a_question_does_not_wait_for_all_passages_that_are_being_embedded(
+    embedder: Embedder,
+) -> None:
+    passages = ["The heron waits at the edge of the water for a fish. " * 12] * 60
+    embedder.encode(passages[:1])
+    embedding = threading.Thread(target=embedder.encode, args=(passages,))
+    embedding.start()
+    for number in range(3):
+        embedder.encode_question(f"What does heron number {number} wait for?")
+    assert embedding.is_alive()
+    embedding.join()
+
+
+def test_a_question_that_was_asked_lately_is_not_embedded_again(
+    embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = "Where do bitterns hide?"
+    vector = embedder.encode_question(question)
+    monkeypatch.setattr(embedder, "_encode", None)
+    np.testing.assert_array_equal(embedder.encode_questions([question, question])[1], vector)
+
+
+def test_whether_texts_are_read_to_their_end_is_known(embedder: Embedder) -> None:
+    assert embedder.reads_whole(["heron " * 200, "pond"])
+    assert not embedder.reads_whole(["pond", "heron " * 300])
