@@ -20,6 +20,7 @@ from chat.store import ConversationStore, new_id
 from chat.suggestions import Topic, topics
 from chat.turn import RunningTurn
 from chat.views import HeldView, Quotes, SessionView, TurnView
+from retrieval.gates import Gates
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -34,7 +35,14 @@ class Conversations:
     conversation is decided here: another owner's id raises SessionNotFound, like an unknown one.
     """
 
-    def __init__(self, database: Database, library: Library, engine: Engine) -> None:
+    def __init__(
+        self,
+        database: Database,
+        library: Library,
+        engine: Engine,
+        defaults: AskOptions | None = None,
+    ) -> None:
+        self.defaults = defaults or AskOptions()
         engine.set_system(SYSTEM_PROMPT)
         self._services = Services(
             database=database,
@@ -43,6 +51,7 @@ class Conversations:
             store=ConversationStore(database),
             contexts=ContextStore(database),
             sessions=EngineSessions(engine),
+            gates=Gates(database),
         )
         self._lock = Lock()
         self._running: dict[str, RunningTurn | None] = {}
@@ -73,7 +82,8 @@ class Conversations:
     ) -> Generator[Event, None, None]:
         """Save the question, and answer it while the generator is read.
 
-        Without ``options`` the conversation's own hold; given ones become its own.
+        Without ``options`` the conversation's own hold, or ``defaults`` in a new one; given ones
+        become its own.
 
         Without a ``session_id`` a conversation begins. The turn is saved, as pending, when this
         returns; closing the generator, read or unread, stops the turn and saves what there is.
@@ -93,7 +103,7 @@ class Conversations:
         if self._services.library.is_empty(owner):
             raise LibraryEmpty
         if options is None:
-            options = self.options(session_id, owner) if session_id else AskOptions()
+            options = self.options(session_id, owner) if session_id else self.defaults
         opening = None if session_id else self._services.opening
         session_id = session_id or new_id()
         self._claim(session_id)

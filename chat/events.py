@@ -1,11 +1,12 @@
-"""What ``Conversations.ask`` yields, in this order: Started, Retrieved, Delta..., Finished."""
+"""What ``Conversations.ask`` yields: Started, Retrieved, Quoted, then Delta and Written as the
+model writes, then Finished."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from chat.views import TurnView
+from chat.views import CitationView, TurnView
 
 if TYPE_CHECKING:
     from retrieval.views import Found
@@ -28,10 +29,31 @@ class Retrieved:
 
 
 @dataclass(frozen=True)
+class Quoted:
+    """The documents' own sentences on the question, before the model says a word.
+
+    ``answerable`` is TurnView.answerable, ``evidence_s`` the time since the question.
+    """
+
+    evidence: tuple[CitationView, ...]
+    answerable: bool | None
+    evidence_s: float
+
+
+@dataclass(frozen=True)
 class Delta:
     """A piece of the answer as the model writes it, without citation markers."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class Written:
+    """Sentences of the answer are complete and checked: its text so far with their markers, which
+    stands for the first ``characters`` of the deltas."""
+
+    text: str
+    characters: int
 
 
 @dataclass(frozen=True)
@@ -41,4 +63,4 @@ class Finished:
     turn: TurnView
 
 
-Event: TypeAlias = Started | Retrieved | Delta | Finished
+Event: TypeAlias = Started | Retrieved | Quoted | Delta | Written | Finished

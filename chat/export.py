@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from chat.citations import UNSUPPORTED
 from chat.stats import TurnStats
 from chat.views import CitationView, SessionView, TurnView, where
 
@@ -47,7 +48,16 @@ def file_name(session: SessionView, ending: str) -> str:
 
 
 def _turn(turn: TurnView) -> str:
-    parts = ["## Question", _quoted(turn.question), "## Answer", turn.answer or "*No answer.*"]
+    parts = ["## Question", _quoted(turn.question)]
+    if turn.evidence and turn.finish_reason != "not_found":  # whose answer holds it
+        parts.append(
+            "### In the documents" if turn.answerable is not False else "### The closest sentence"
+        )
+        parts.extend(_citation(quote) for quote in turn.evidence)
+    if turn.answer or not turn.evidence:
+        parts += ["## Answer", turn.answer or "*No answer.*"]
+    if UNSUPPORTED in turn.answer:
+        parts.append(f"*{UNSUPPORTED} No passage supports this sentence.*")
     if turn.state != "done":
         parts.append(f"*{turn.state.capitalize()}.*{f' {turn.error}' if turn.error else ''}")
     parts.extend(f"*{_line(note)}*" for note in turn.notes)
@@ -63,7 +73,8 @@ def _citation(citation: CitationView) -> str:
     removed = ", since removed" if citation.removed else ""
     words = citation.support_text or citation.text
     page = where(citation.page, citation.page_label, citation.ocr)
-    begins = f"{citation.marker} *{_line(citation.title)}*, {page}{removed}:"
+    marker = f"{citation.marker} " if citation.marker else ""
+    begins = f"{marker}*{_line(citation.title)}*, {page}{removed}:"
     return f"{begins}\n\n{_quoted(words)}"
 
 
@@ -71,6 +82,7 @@ def _cost(stats: TurnStats) -> str:
     return (
         f"{stats.cached_tokens:,} tokens reused, {stats.computed_tokens:,} computed, "
         f"{stats.generated_tokens:,} generated; search {stats.retrieve_s:.2f} s, "
+        f"evidence {stats.evidence_s:.2f} s, "
         f"first token {stats.ttft_s:.2f} s, {stats.decode_tokens_per_s:.1f} tokens/s; "
         f"KV {stats.kv_pages:,} pages, {stats.kv_bytes:,} bytes"
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from chat.errors import BadOption
+from chat.views import AnswerMode
 
 if TYPE_CHECKING:
     from engine import Sampling
@@ -19,7 +20,10 @@ class AskOptions:
     """What a person may set for a turn; the defaults suit the small default model.
 
     ``passages`` is how many passages search may bring, ``read`` how many of them the model reads:
-    a small one answers better, and sooner, from two than from four. ``documents`` are the ids of
+    a small one answers better, and sooner, from two than from four. ``answer`` says what is shown:
+    the documents' own sentences (evidence), the model's text (generate) or both (auto); ``whole``
+    that a question about a whole document ("summarise", "list all") has the model read all of it
+    where it fits the context. ``documents`` are the ids of
     the documents to search (None: all of the owner's). The others are the engine's sampling
     settings.
     Raises BadOption for a value that makes no sense.
@@ -34,6 +38,8 @@ class AskOptions:
     max_tokens: int = 256
     passages: int = 4
     read: int = 2
+    answer: AnswerMode = "auto"
+    whole: bool = False
     documents: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -51,6 +57,12 @@ class AskOptions:
             ("max_tokens", self.max_tokens, self.max_tokens >= 1, "1 or more"),
             ("passages", self.passages, 1 <= self.passages <= 50, "from 1 to 50"),
             ("read", self.read, 1 <= self.read <= 50, "from 1 to 50"),
+            (
+                "answer",
+                self.answer,
+                self.answer in get_args(AnswerMode),
+                " or ".join(get_args(AnswerMode)),
+            ),
         ):
             if not right:
                 raise BadOption(name, value, wanted)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session, selectinload
 
-from chat.citations import Support
+from chat.citations import Checked, Support
 from chat.errors import SessionNotFound, TurnNotFound
+from chat.judged import Quote
 from chat.stats import TurnStats
 from chat.tables import Conversation, Turn, TurnPassage
-from chat.views import CitationView, TurnView
+from chat.views import CitationView, SentenceView, TurnView
+from retrieval.views import Found
 
 
 def owned(session: Session, session_id: str, owner: str) -> Conversation:
@@ -68,8 +71,8 @@ def versions(turns: Mapping[str, Turn]) -> dict[str | None, list[str]]:
 
 
 def drop_removed(turn: Turn) -> None:
-    """Forget passages of removed documents, unless the answer cites them."""
-    turn.passages = [row for row in turn.passages if row.marker is not None or not row.removed]
+    """Forget passages of removed documents, unless the answer quotes them."""
+    turn.passages = [row for row in turn.passages if row.was_shown or not row.removed]
 
 
 def passages_read(turn: Turn) -> list[TurnPassage]:
@@ -78,9 +81,41 @@ def passages_read(turn: Turn) -> list[TurnPassage]:
     return [by_rank[rank] for rank in sorted(by_rank)]
 
 
+def found_row(rank: int, passage: Found) -> TurnPassage:
+    """A passage that search brought, not read by the model yet."""
+    return TurnPassage(
+        rank=rank,
+        document_id=passage.document_id,
+        title=passage.title,
+        page=passage.page,
+        char_start=passage.char_start,
+        char_end=passage.char_end,
+        heading=passage.heading,
+        text=passage.text,
+        page_label=passage.page_label,
+        ocr=passage.ocr,
+        in_prompt=False,
+    )
+
+
+def quoted_row(place: int, quote: Quote) -> TurnPassage:
+    """A sentence of a passage, with as much of the page around it as the passage has."""
+    row = found_row(quote.rank, quote.passage)
+    row.quoted = place
+    row.support_start, row.support_end = quote.start, quote.end
+    row.char_start, row.char_end, row.text = quote.char_start, quote.char_end, quote.text
+    return row
+
+
+def stored(checked: Checked) -> dict[str, Any]:
+    """A checked sentence as `Turn.sentences` holds it."""
+    _, marker, start, end = checked.support or (None, None, None, None)
+    return {"text": checked.text, "marker": marker, "start": start, "end": end}
+
+
 def attach(turn: Turn, supports: Sequence[Support]) -> None:
     """Note on a turn's passages which words of them support its answer."""
-    by_rank = {row.rank: row for row in turn.passages}
+    by_rank = {row.rank: row for row in turn.passages if row.quoted is None}
     for support in supports:
         row = by_rank[support.rank]
         if row.marker is not None:  # a second sentence rests on this passage: one more row
@@ -93,10 +128,14 @@ def attach(turn: Turn, supports: Sequence[Support]) -> None:
 def turn_view(turn: Turn, versions: Sequence[str]) -> TurnView:
     """A turn as it is seen from outside; ``versions`` are the turns that stand in its place."""
     rows = sorted(turn.passages, key=lambda row: (row.rank, row.id))
+    quoted = [row for row in rows if row.quoted is not None]
     cited = sorted(
         (row for row in rows if row.marker is not None),
         key=lambda row: (row.marker or 0, row.support_start or 0),
     )
+    citations = {
+        (row.marker, row.support_start, row.support_end): _citation_view(row) for row in cited
+    }
     return TurnView(
         session=turn.session_id,
         turn=turn.id,
@@ -106,8 +145,19 @@ def turn_view(turn: Turn, versions: Sequence[str]) -> TurnView:
         created_at=turn.created_at,
         finish_reason=turn.finish_reason,
         error=turn.error,
-        citations=tuple(_citation_view(row) for row in cited),
-        retrieved=tuple(_citation_view(row) for row in rows if row.marker is None),
+        citations=tuple(citations.values()),
+        retrieved=tuple(_citation_view(row) for row in rows if not row.was_shown),
+        evidence=tuple(
+            _citation_view(row) for row in sorted(quoted, key=lambda row: row.quoted or 0)
+        ),
+        gate=turn.gate,
+        sentences=tuple(
+            SentenceView(
+                checked["text"],
+                citations.get((checked["marker"], checked["start"], checked["end"])),
+            )
+            for checked in turn.sentences or ()
+        ),
         stats=TurnStats.from_json(turn.stats) if turn.stats else None,
         notes=tuple(turn.notes),
         versions=tuple(versions),

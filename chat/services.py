@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from chat.citations import without_markers
 from chat.context import Context, ContextStore
@@ -16,13 +15,15 @@ from chat.prompt import render
 from chat.rows import passages_read
 from chat.store import ConversationStore
 from chat.tables import Turn
+from retrieval import store as rows
+from retrieval.gates import Gates
 from retrieval.store import Passage
+from retrieval.views import Found
 
 if TYPE_CHECKING:
     from engine import Engine
     from retrieval.database import Database
     from retrieval.library import Library
-    from retrieval.views import Found
 
 
 class Ready(NamedTuple):
@@ -40,38 +41,56 @@ class Services:
     store: ConversationStore
     contexts: ContextStore
     sessions: EngineSessions
+    gates: Gates
 
     @property
     def opening(self) -> Context:
         """What a conversation that begins now builds on."""
         return Context(self.engine.model_name, self.engine.static_tokens, (), ())
 
-    def documents_ready(self, owner: str) -> Ready:
-        """How many of the documents the owner sees can be searched; refused ones do not count."""
-        states = [document.state for document in self.library.documents(owner)]
+    def documents_ready(self, owner: str, among: Sequence[str] | None = None) -> Ready:
+        """How many of the documents the owner sees can be searched; refused ones do not count.
+
+        With ``among``, of those ids only.
+        """
+        states = [
+            document.state
+            for document in self.library.documents(owner)
+            if among is None or document.id in among
+        ]
         return Ready(states.count("ready"), len(states) - states.count("refused"))
 
-    def cosines(self, question: str, found: Sequence[Found]) -> list[float] | None:
-        """How near each passage is to the question by meaning, from the stored vectors.
-
-        None if the embedder does not know the question's script, and would answer at random.
-        """
-        embedder = self.library.embedder
-        if not embedder.handles(question):
-            return None
-        asked = embedder.encode_question(question)
+    def passages_of(self, document_id: str, owner: str) -> tuple[Found, ...]:
+        """A whole document in its order; none of one that is gone."""
         with self.database.reading() as session:
-            rows = session.execute(
-                select(Passage.id, Passage.vector).where(
-                    Passage.id.in_([passage.passage_id for passage in found]),
-                    Passage.vector.is_not(None),
-                )
+            ids = rows.passage_ids(session, document_id)
+            hits = rows.hits(session, ids, owner, None)
+        return tuple(
+            Found(
+                passage_id=id,
+                document_id=document_id,
+                title=hits[id].document.title,
+                name=hits[id].document.name,
+                page=hits[id].passage.page,
+                char_start=hits[id].passage.char_start,
+                char_end=hits[id].passage.char_end,
+                text=hits[id].passage.text,
+                heading=hits[id].passage.heading,
+                score=0.0,
+                lexical_rank=None,
+                dense_rank=None,
+                page_label=hits[id].page_label,
+                ocr=hits[id].ocr,
             )
-            stored = {id: np.frombuffer(vector or b"", dtype="<f4") for id, vector in rows}
-        return [
-            float(stored[passage.passage_id] @ asked) if passage.passage_id in stored else 0.0
-            for passage in found
-        ]
+            for id in sorted(hits)
+        )
+
+    def passage_counts(self, passages: Sequence[Found]) -> int:
+        """How many passages the documents have that these are from."""
+        documents = {passage.document_id for passage in passages}
+        query = select(func.count(Passage.id)).where(Passage.document_id.in_(documents))
+        with self.database.reading() as session:
+            return session.scalar(query) or 0
 
     def user_message(self, turn: Turn, first: bool) -> Sequence[int]:
         """The tokens of a stored turn's user message, rendered anew from its passages."""

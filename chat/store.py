@@ -6,23 +6,35 @@ Every method is one transaction. Ownership is checked here: another owner's id i
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session, selectinload
 
-from chat.citations import Support
+from chat.citations import Checked, Support
 from chat.context import Context
+from chat.judged import Judged
 from chat.migrations import migrate as migrate
 from chat.options import AskOptions
-from chat.rows import attach, branch, drop_removed, owned, placed, tree, turn_view, versions
+from chat.rows import (
+    attach,
+    branch,
+    drop_removed,
+    found_row,
+    owned,
+    placed,
+    quoted_row,
+    stored,
+    tree,
+    turn_view,
+    versions,
+)
 from chat.stats import TurnStats
 from chat.tables import Conversation, Turn, TurnPassage
 from chat.views import Quotes, SessionView, TurnState, TurnView
 from retrieval.database import Database
-from retrieval.views import Found
 
 TITLE_CHARS = 60
 
@@ -36,6 +48,7 @@ class Outcome:
     finish_reason: str
     answer_tokens: Sequence[int] = ()
     supports: Sequence[Support] = ()
+    sentences: Sequence[Checked] = ()
     stats: TurnStats | None = None
     error: str | None = None
     notes: Sequence[str] = ()
@@ -98,28 +111,17 @@ class ConversationStore:
                 conversation.options = options.to_json()
         return turn_id
 
-    def save_found(self, turn_id: str, found: Iterable[Found], notes: Sequence[str]) -> None:
-        """Save what search brought, none of it read by the model yet."""
+    def save_found(self, turn_id: str, judged: Judged, notes: Sequence[str]) -> None:
+        """Save what search brought, none of it read by the model yet, and what it shows."""
         with self._database.session() as session:
             turn = session.get(Turn, turn_id)
             if turn is None:
                 return
             turn.notes = [*notes]
+            turn.gate = judged.gate
             turn.passages = [
-                TurnPassage(
-                    rank=rank,
-                    document_id=passage.document_id,
-                    title=passage.title,
-                    page=passage.page,
-                    char_start=passage.char_start,
-                    char_end=passage.char_end,
-                    heading=passage.heading,
-                    text=passage.text,
-                    page_label=passage.page_label,
-                    ocr=passage.ocr,
-                    in_prompt=False,
-                )
-                for rank, passage in enumerate(found)
+                *(found_row(rank, passage) for rank, passage in enumerate(judged.found)),
+                *(quoted_row(place, quote) for place, quote in enumerate(judged.quotes)),
             ]
 
     def save_prompt(
@@ -133,7 +135,7 @@ class ConversationStore:
             turn = session.get(Turn, turn_id, options=[selectinload(Turn.passages)])
             if turn is None:
                 return True
-            read = [row for row in turn.passages if row.rank < passages]
+            read = [row for row in turn.passages if row.quoted is None and row.rank < passages]
             if any(row.removed for row in read):
                 return False
             turn.prompt_tokens = tuple(tokens)
@@ -164,6 +166,7 @@ class ConversationStore:
             turn.answer_tokens = tuple(outcome.answer_tokens)
             turn.stats = outcome.stats.to_json() if outcome.stats else None
             turn.notes = [*outcome.notes]
+            turn.sentences = [stored(checked) for checked in outcome.sentences]
             turn.finished_at = _now()
             attach(turn, outcome.supports)
             drop_removed(turn)
@@ -282,7 +285,7 @@ class ConversationStore:
             .join(Conversation, Turn.session_id == Conversation.id)
             .where(
                 TurnPassage.document_id == document_id,
-                TurnPassage.marker.is_not(None),
+                or_(TurnPassage.marker.is_not(None), TurnPassage.quoted.is_not(None)),
                 Conversation.owner == owner,
             )
         )

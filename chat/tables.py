@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Boolean, ForeignKey, Integer, String, Text
+from sqlalchemy import JSON, Boolean, Float, ForeignKey, Integer, String, Text
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from chat.columns import TokenIds
@@ -39,6 +39,9 @@ class Conversation(Base):
 class Turn(Base):
     """A question and its answer; turns form a tree by ``parent_id``.
 
+    ``gate`` is TurnView.gate. ``sentences`` are the checked ones of the answer: ``text`` and, where
+    one is supported, ``marker``, ``start`` and ``end`` of its citation.
+
     ``prompt_tokens`` is the user message with its passages, ``answer_tokens`` everything the model
     wrote and the tokens that close its turn. A turn is in the model's context if it has answer
     tokens and has not left it (``left_context``): one that was stopped before the first token, or
@@ -64,6 +67,8 @@ class Turn(Base):
     left_context: Mapped[bool] = mapped_column(Boolean, default=False)
     stats: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     notes: Mapped[list[str]] = mapped_column(JSON, default=list)
+    gate: Mapped[float | None] = mapped_column(Float)
+    sentences: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON(none_as_null=True))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime())
     finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime())
 
@@ -82,6 +87,9 @@ class TurnPassage(Base):
     in the search result, from 0) and the same ``marker``. The text is a copy and there is no
     foreign key to the library, since what was cited outlives the document. ``in_prompt``: the
     model read it; passages beyond the token budget are found and not read.
+
+    A row with ``quoted`` is evidence instead, the first (0) or second sentence that was shown
+    before the model said a word; its text is the passage with the whole of the sentence.
     """
 
     __tablename__ = "citations"
@@ -103,3 +111,9 @@ class TurnPassage(Base):
     support_start: Mapped[int | None] = mapped_column(Integer)
     support_end: Mapped[int | None] = mapped_column(Integer)
     removed: Mapped[bool] = mapped_column(Boolean, default=False)
+    quoted: Mapped[int | None] = mapped_column(Integer)
+
+    @property
+    def was_shown(self) -> bool:
+        """Whether its words are part of what the turn showed as an answer."""
+        return self.marker is not None or self.quoted is not None

@@ -1,8 +1,11 @@
 """One turn, from the question that is saved to the answer that is saved.
 
-    saved as pending -> search -> what the model reads is saved -> generation -> saved as finished
-                           |                                                          ^
-                           +---- nothing relevant: says so, without the model --------+
+    saved as pending -> search -> evidence -> what the model reads is saved -> generation -> saved
+                                     |                                                        ^
+                                     +-- no answer there, or no text wanted: without the model -+
+
+The evidence, the documents' own words, is shown and saved before the model begins. It is no part
+of what the model reads later.
 
 Whatever ends the turn early (Stop, a closed generator, an error) saves what there is, marked so.
 A kill leaves the newest checkpoint, which ``Conversations.recover`` marks at the next start.
@@ -15,14 +18,22 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from chat.citations import Cited, cite
+from chat.citations import Cited, Citer, complete
 from chat.clock import NOTICEABLE_S, in_words, slept_s
 from chat.context import Context
-from chat.events import Delta, Event, Finished, Retrieved, Started
-from chat.notes import NOT_FOUND, NOT_READY, REPEATS_ITSELF
+from chat.events import Delta, Event, Finished, Quoted, Retrieved, Started, Written
+from chat.judged import Judged, quotes
+from chat.kinds import Kind, kind_of
+from chat.notes import (
+    ANSWERED_ANYWAY,
+    NOT_READY,
+    ONLY_QUOTES,
+    REPEATS_ITSELF,
+    nothing_found,
+    passages_read,
+)
 from chat.options import AskOptions
 from chat.prompt import Fit, fit, render
-from chat.relevance import is_relevant
 from chat.repetition import circle_start, whole_sentences
 from chat.services import Services
 from chat.stats import TurnStats
@@ -36,6 +47,10 @@ if TYPE_CHECKING:
     from retrieval.views import Found
 
 CHECKPOINT_S = 0.5
+# Text of more characters a token is not written by people; it spares encoding a book in vain.
+_MOST_CHARACTERS_A_TOKEN = 8
+# A model below this makes up what it was not given, so it is not asked where nothing was found.
+SMALL_PARAMETERS = 1_000_000_000
 SLEPT = "The computer slept for {how_long} while this was being answered."
 
 
@@ -63,11 +78,16 @@ class RunningTurn:
     drop_kv: bool = False
 
     _generation: Generation | None = None
-    _found: tuple[Found, ...] = ()
+    _kind: Kind = "question"
+    _reads_whole: bool = False
+    _judged: Judged = field(default_factory=Judged)
+    _citer: Citer | None = None
     _text: str = ""
+    _said: str = "not_found"  # the finish reason where the model is not asked
     _answer_tokens: Sequence[int] = ()
     _kept_tokens: int | None = None  # set once the answer goes round in circles
     _retrieve_s: float = 0.0
+    _evidence_s: float = 0.0
     _ttft_s: float = 0.0
     _notes: list[str] = field(default_factory=list)
     _slept_before_s: float = field(default_factory=slept_s)
@@ -101,29 +121,57 @@ class RunningTurn:
     # The way of a turn
 
     def _answer(self) -> Generator[Event, None, None]:
-        ready, total = self.services.documents_ready(self.owner)
-        if ready < total:
-            self._notes.append(f"{ready} of {total} documents are ready; only they were searched.")
+        self._kind = kind_of(self.question, follows=bool(self.context.earlier))
+        documents = self.services.documents_ready(self.owner, self.options.documents)
+        if documents.ready < documents.total:
+            self._notes.append(
+                f"{documents.ready} of {documents.total} documents are ready; only they were "
+                "searched."
+            )
+        if self._kind in ("talk", "conversation"):
+            yield Retrieved((), 0.0)
+            yield from self._talk()
+            return
         self._search()
-        yield Retrieved(self._found, self._retrieve_s)
+        yield Retrieved(self._judged.found, self._retrieve_s)
         if self.stopping:
             return
-        if not ready and total:
+        if self._judged.quotes:
+            views = tuple(quote.view() for quote in self._judged.quotes)
+            yield Quoted(views, self._is_answerable, self._evidence_s)
+        if not documents.ready and documents.total:
             yield from self._say(NOT_READY)
-        elif not is_relevant(
-            self.question,
-            self.context.last_question,
-            self._found,
-            self.services.cosines(self.question, self._found),
-        ):
-            yield from self._say(NOT_FOUND)
-        elif prompt := self._prepare():
-            yield from self._generate(prompt)
+        elif not self._judged.found or (self._is_answerable is False and self._is_small):
+            yield from self._say(nothing_found(documents.ready, self._judged.quotes))
+        elif self.options.answer == "evidence":
+            self._said = "evidence"
         else:
-            yield from self._say(NOT_FOUND)
+            if self._is_answerable is False:
+                self._notes.append(ANSWERED_ANYWAY.format(count=documents.ready))
+            yield from self._generate(self._prepare())
+
+    @property
+    def _is_small(self) -> bool:
+        return self.services.engine.parameters < SMALL_PARAMETERS
+
+    @property
+    def _is_answerable(self) -> bool | None:
+        gate = self._judged.gate
+        return None if gate is None else gate >= 0
+
+    def _talk(self) -> Generator[Event, None, None]:
+        """What is no question to the documents; the model answers from the conversation."""
+        if self.stopping:
+            return
+        if self.options.answer == "evidence":
+            self._said = "evidence"
+            yield from self._say(ONLY_QUOTES)
+        else:
+            yield from self._generate(self._prepare())
 
     def _search(self) -> None:
-        result = self.services.library.search(
+        library = self.services.library
+        result = library.search(
             self.question,
             earlier=self.context.earlier,
             owner=self.owner,
@@ -131,26 +179,48 @@ class RunningTurn:
             documents=self.options.documents,
         )
         self._retrieve_s = result.seconds
-        self._save_found(result.passages)
+        evidence = library.evidence(result)
+        embedder = result.asked.embedder if result.asked else ""
+        line = self.services.gates.threshold(embedder, evidence.by_meaning)
+        gate = None if self._kind == "summary" else evidence.gate - line
+        found = result.passages
+        if self.options.whole and self._kind in ("summary", "counting") and found:
+            found = self._whole(found)
+        quoted = quotes(evidence, found)
+        if gate is not None and gate < 0:
+            quoted = quoted[:1]
+        elif self.options.answer == "generate":
+            quoted = ()
+        self._save_found(Judged(found, quoted, gate))
+        self._evidence_s = time.perf_counter() - self.asked_at_s
 
-    def _save_found(self, passages: Sequence[Found]) -> None:
-        """Save them without those whose documents are removed, up to this very moment."""
+    def _whole(self, found: tuple[Found, ...]) -> tuple[Found, ...]:
+        """All passages of the best one's document, if the model's context can hold them."""
+        engine = self.services.engine
+        room = engine.context_tokens - len(self.context.static_tokens) - self.options.max_tokens
+        # The last one first, since the prompt has the first one last.
+        whole = self.services.passages_of(found[0].document_id, self.owner)[::-1]
+        if sum(len(passage.text) for passage in whole) > room * _MOST_CHARACTERS_A_TOKEN:
+            return found
+        tokens = engine.format.user(render(whole, self.question), True)
+        self._reads_whole = len(tokens) <= room
+        return whole if self._reads_whole else found
+
+    def _save_found(self, judged: Judged) -> None:
+        """Save it without documents that are removed, up to this very moment."""
         while True:
-            self._found = tuple(p for p in passages if p.document_id not in self.removed_documents)
-            self.services.store.save_found(self.turn_id, self._found, self._notes)
-            if self.removed_documents.isdisjoint(p.document_id for p in self._found):
+            self._judged = judged.without(self.removed_documents)
+            self.services.store.save_found(self.turn_id, self._judged, self._notes)
+            if self.removed_documents.isdisjoint(p.document_id for p in self._judged.found):
                 return
 
-    def _prepare(self) -> Fit | None:
-        """Choose what the model reads, and save that before it does; None without a passage."""
-        if not self._found:
-            return None
+    def _prepare(self) -> Fit:
+        """Choose what the model reads, and save that before it does."""
         services, engine = self.services, self.services.engine
-        wanted = min(self.options.read, len(self._found))
+        found = self._judged.found
+        wanted = len(found) if self._reads_whole else min(self.options.read, len(found))
         prompt = fit(
-            lambda count, first: engine.format.user(
-                render(self._found[:count], self.question), first
-            ),
+            lambda count, first: engine.format.user(render(found[:count], self.question), first),
             passages=wanted,
             static_tokens=len(self.context.static_tokens),
             turn_tokens=[len(turn.tokens) for turn in self.context.turns],
@@ -172,9 +242,12 @@ class RunningTurn:
                 f"The model's context had room for {prompt.passages} of the {wanted} passages "
                 "that it should have read."
             )
+        if self._kind in ("summary", "counting") and prompt.passages:
+            read = found[: prompt.passages]
+            notes.append(passages_read(read, services.passage_counts(read)))
         if not services.store.save_prompt(self.turn_id, prompt.passages, prompt.tokens, notes):
             # A document was removed since the search: find out again what is left to read.
-            self._save_found(self._found)
+            self._save_found(self._judged)
             return self._prepare()
         self._notes = notes
         return prompt
@@ -191,6 +264,9 @@ class RunningTurn:
         if self.stopping:  # Stop came before there was a generation to cancel
             self._generation.cancel()
         answer_start = len(held) + len(prompt.tokens)
+        if self._judged.found:
+            self._citer = Citer(self.question, self._judged.found)
+        checked = 0
         saved_at_s = time.perf_counter()
         for piece in self._generation:
             now_s = time.perf_counter()
@@ -198,6 +274,9 @@ class RunningTurn:
             self._text += piece
             self._answer_tokens = session.tokens[answer_start:]
             yield Delta(piece)
+            if self._citer and (end := complete(self._text)) > checked:
+                checked = end
+                yield Written(self._citer.cite(self._text[:end]).answer, end)
             if self._kept_tokens is None:
                 self._kept_tokens = circle_start(self._answer_tokens)
                 if self._kept_tokens is not None:
@@ -231,17 +310,19 @@ class RunningTurn:
             self.on_end(self)
 
     def _outcome(self, state: TurnState, error: str | None) -> Outcome:
-        own_stats = TurnStats(ttft_s=self._ttft_s, retrieve_s=self._retrieve_s)
+        own_stats = TurnStats(
+            ttft_s=self._ttft_s, retrieve_s=self._retrieve_s, evidence_s=self._evidence_s
+        )
         if self._generation is None:
             if state == "done" and self.stopping:
                 state = "stopped"
-            reason = {"done": "not_found", "stopped": "cancelled"}.get(state, state)
-            return Outcome(state, self._text, reason, (), (), own_stats, error, self._notes)
+            reason = {"done": self._said, "stopped": "cancelled"}.get(state, state)
+            return self._bare(state, reason, (), own_stats, error)
         result = self._last_result()
         if result is None:
             self.drop_kv = True  # what the session holds is not what is stored
             tokens = self._closed(self._answer_tokens)
-            return Outcome("error", self._text, "error", tokens, (), own_stats, error, self._notes)
+            return self._bare("error", "error", tokens, own_stats, error)
         text, tokens, reason = result.text, result.tokens, str(result.finish_reason)
         if state == "done" and self._kept_tokens is not None:
             tokens, reason = tokens[: self._kept_tokens], "repetition"
@@ -249,9 +330,9 @@ class RunningTurn:
             self._notes.append(REPEATS_ITSELF)
         elif state == "done" and reason == "cancelled":
             state = "stopped"
-        cited = Cited(text, (), ())
-        if state != "error":
-            cited = cite(text, self.question, self._found)
+        cited = Cited(text)
+        if state != "error" and self._citer:
+            cited = self._citer.cite(text)
         if state == "done":
             self._notes.extend(cited.notes)
         return Outcome(
@@ -260,9 +341,28 @@ class RunningTurn:
             finish_reason="error" if state == "error" else reason,
             answer_tokens=self._closed(tokens),
             supports=cited.supports,
-            stats=TurnStats.of(result.stats, ttft_s=self._ttft_s, retrieve_s=self._retrieve_s),
+            sentences=cited.sentences,
+            stats=TurnStats.of(
+                result.stats,
+                ttft_s=self._ttft_s,
+                retrieve_s=self._retrieve_s,
+                evidence_s=self._evidence_s,
+            ),
             error=error,
             notes=self._notes,
+        )
+
+    def _bare(
+        self,
+        state: TurnState,
+        reason: str,
+        tokens: Sequence[int],
+        stats: TurnStats,
+        error: str | None,
+    ) -> Outcome:
+        """The end of a turn whose text nothing was checked of."""
+        return Outcome(
+            state, self._text, reason, tokens, stats=stats, error=error, notes=self._notes
         )
 
     def _last_result(self) -> GenerationResult | None:

@@ -11,6 +11,8 @@ from chat.stats import TurnStats
 if TYPE_CHECKING:
     from engine import SessionInfo
 
+# What is shown: the documents' own sentences, the model's text, or both.
+AnswerMode = Literal["auto", "evidence", "generate"]
 TurnState = Literal["pending", "done", "stopped", "interrupted", "error"]
 
 
@@ -53,6 +55,22 @@ class CitationView:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class SentenceView:
+    """A sentence of the model's answer; `citation` holds the words it follows from, if any do."""
+
+    text: str
+    citation: CitationView | None
+
+    @property
+    def supported(self) -> bool:
+        return self.citation is not None
+
+    def to_json(self) -> dict[str, Any]:
+        citation = self.citation.to_json() if self.citation else None
+        return {"text": self.text, "supported": self.supported, "citation": citation}
+
+
 def where(page: int, label: str = "", ocr: bool = False) -> str:
     """Where a passage stands, in English: "page iii (3 in the file), read by OCR"."""
     named = f"page {label} ({page} in the file)" if label else f"page {page}"
@@ -68,6 +86,12 @@ class TurnView:
     and was ended, "not_found" where the documents hold nothing and it was not asked,
     "interrupted" after a kill, "error", or None while pending. ``versions`` are the turns that
     were asked in this one's place, itself included, oldest first: retries and edited questions.
+
+    ``evidence`` are the sentences of the documents that speak to the question most, found without
+    the model; each is the support of a citation without a marker. ``gate`` says how far their
+    score is above what questions with an answer have (below 0: there is probably none), None where
+    that was not asked: small talk, a summary, a question about the conversation. ``sentences`` are
+    those of the model's text that say something.
     """
 
     session: str
@@ -80,9 +104,17 @@ class TurnView:
     error: str | None = None
     citations: tuple[CitationView, ...] = ()
     retrieved: tuple[CitationView, ...] = ()
+    evidence: tuple[CitationView, ...] = ()
+    gate: float | None = None
+    sentences: tuple[SentenceView, ...] = ()
     stats: TurnStats | None = None
     notes: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
+
+    @property
+    def answerable(self) -> bool | None:
+        """Whether the documents hold an answer, as far as that was judged."""
+        return None if self.gate is None else self.gate >= 0
 
     def to_json(self) -> dict[str, Any]:
         """The object of ``ask --json``."""
@@ -91,6 +123,10 @@ class TurnView:
             "turn": self.turn,
             "question": self.question,
             "answer": self.answer,
+            "answerable": self.answerable,
+            "gate": self.gate,
+            "evidence": [quote.to_json() for quote in self.evidence],
+            "sentences": [sentence.to_json() for sentence in self.sentences],
             "citations": [citation.to_json() for citation in self.citations],
             "retrieved": [passage.to_json() for passage in self.retrieved],
             "stats": self.stats.to_json() if self.stats else None,

@@ -53,6 +53,14 @@ _NO_END = re.compile(
 )
 
 
+# Where a sentence begins, a large letter names nothing.
+_BEGINS = re.compile(r"(?:^|[.!?:;…。！？：；\n*#>|(\"“‘-])[\s*_\"“‘(]*$")
+_NOT = re.compile(
+    r"\b(?:not|never|cannot|neither|nor|without|no longer|no)\b|n['’]t\b", re.IGNORECASE
+)
+_CLAUSE_END = re.compile(r"[,.;:!?]\s|\b(?:but|and|while)\b")
+_CJK_NOT = re.compile(rf"[不没无未](?:会|能|是|有|再|应当?|可以?|必)?([{_CJK}]{{2}})")
+
 # A number alone may stand anywhere in a passage; a measured one must be measured in the same unit.
 _QUANTITY = re.compile(
     r"(?P<number>\d+(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)[ \u00a0-]?"
@@ -89,8 +97,41 @@ def quantities(text: str) -> list[str]:
     ]
 
 
+def without_units(text: str) -> str:
+    """The text with the numbers of its `quantities` alone."""
+    return _QUANTITY.sub(lambda match: match["number"], unicodedata.normalize("NFKC", text))
+
+
 def is_number(word: str) -> bool:
     return word[0].isdigit()
+
+
+def names(text: str) -> list[str]:
+    """Its names as `content_words` has them: words that are written large where not every word
+    is (inside a sentence), and words of capitals or with a digit among their letters."""
+    text = unicodedata.normalize("NFKC", text)
+    found: list[str] = []
+    for match in _WORD.finditer(text):
+        word = match["word"]
+        if word is None:
+            continue
+        begins = _BEGINS.search(text[: match.start()]) is not None
+        large = word[0].isupper() and not begins
+        if large or sum(map(str.isupper, word)) > 1 or any(map(str.isdigit, word)):
+            found += _words(word)
+    return found
+
+
+def denied(text: str) -> list[str]:
+    """The words right behind a "not", as `content_words` has them."""
+    text = unicodedata.normalize("NFKC", text)
+    found: list[str] = []
+    for match in _NOT.finditer(text):
+        clause = _CLAUSE_END.split(text[match.end() :], maxsplit=1)[0]
+        found += next(([word] for word in _words(clause[:80])), [])
+    for match in _CJK_NOT.finditer(text):
+        found.append(match[1])
+    return found
 
 
 def sentences(text: str) -> list[Span]:

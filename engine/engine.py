@@ -93,6 +93,11 @@ class Engine:
             return self._limit(self._cache.static.tokens)
 
     @property
+    def parameters(self) -> int:
+        """How large the model is, in weights."""
+        return self._model.config.parameters
+
+    @property
     def device_kind(self) -> str:
         """Where the model runs: `cpu` or `cuda`."""
         return self._model.device.type

@@ -85,6 +85,14 @@ class ModelConfig:
         """Numbers that one token keeps: keys and values of every layer."""
         return 2 * self.layers * self.kv_heads * self.head_dim
 
+    @property
+    def parameters(self) -> int:
+        """Numbers in the matrices; norms and biases are too few to matter."""
+        attention = self.hidden * self.head_dim * 2 * (self.heads + self.kv_heads)
+        layer = attention + 3 * self.hidden * self.intermediate
+        embeddings = self.vocabulary * self.hidden * (1 if self.tied_head else 2)
+        return self.layers * layer + embeddings
+
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "ModelConfig":
         """Read a Hugging Face configuration.

@@ -20,6 +20,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from chat.citations import UNSUPPORTED
 from chat.stats import TurnStats
 from chat.ui.cost import cost_line
 from chat.ui.figures import count
@@ -174,16 +175,26 @@ def show_answer(events: Iterable[Event]) -> Event:
     """
     console = Console()
     text, turn = "", {}
+    quoted = False
     with Live(console=console, transient=True, auto_refresh=False) as live:
         for event in events:
-            if event["event"] == "delta" and console.is_terminal:
+            if event["event"] == "quoted" and event["answerable"] is not False:
+                quoted = True
+                live.console.print(_quotes("In the documents", event["evidence"]), markup=False)
+            elif event["event"] == "delta" and console.is_terminal:
                 text += event["text"]
                 live.update(_last_lines(text, console), refresh=True)
             elif event["event"] == "finished":
                 turn = event["turn"]
     if not turn:
         raise _no_end()
+    if not quoted and turn.get("evidence") and turn["finish_reason"] != "not_found":
+        print(_quotes("The closest sentence", turn["evidence"]))
+    if turn["answer"] and turn.get("evidence") and turn["finish_reason"] != "not_found":
+        print("\nIn the model's words")
     print(turn["answer"])
+    if UNSUPPORTED in turn["answer"]:
+        print(f"\n{UNSUPPORTED} No passage supports this sentence.")
     for note in turn["notes"]:
         print(f"\nNote: {note}")
     _show_sources(turn["citations"])
@@ -214,11 +225,23 @@ def _show_sources(citations: list[Event]) -> None:
     if citations:
         print("\nSources")
     for citation in citations:
-        start, end = citation.get("support_start"), citation.get("support_end")
-        words = citation["text"]
-        if start is not None and end is not None:
-            words = words[start - citation["char_start"] : end - citation["char_start"]]
-        words = " ".join(words.split())
-        # A server of an earlier version does not say the last two.
-        page = where(citation["page"], citation.get("page_label", ""), citation.get("ocr", False))
-        print(f"{citation['marker']} {citation['title']}, {page}: “{words}”")
+        print(f"{citation['marker']} {_place(citation)}: “{_words(citation)}”")
+
+
+def _quotes(title: str, evidence: list[Event]) -> str:
+    """The documents' own sentences."""
+    return "\n".join([title, *(f"“{_words(one)}” ({_place(one)})" for one in evidence)])
+
+
+def _words(citation: Event) -> str:
+    start, end = citation.get("support_start"), citation.get("support_end")
+    words: str = citation["text"]
+    if start is not None and end is not None:
+        words = words[start - citation["char_start"] : end - citation["char_start"]]
+    return " ".join(words.split())
+
+
+def _place(citation: Event) -> str:
+    # A server of an earlier version does not say the last two.
+    page = where(citation["page"], citation.get("page_label", ""), citation.get("ocr", False))
+    return f"{citation['title']}, {page}"

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from chat.views import AnswerMode
 from engine.config import KVMemory
 from engine.errors import SettingError
 from host.errors import SettingRefused
@@ -58,6 +59,11 @@ class Settings(BaseSettings):
         "auto",
         description="What the weights are held in on a CPU: auto (a GGUF file's own 4 or 8 bits, "
         "else int8), bfloat16, int8 or int4.",
+    )
+    answer: AnswerMode = Field(
+        "auto",
+        description="What is shown: evidence (the documents' own sentences), generate (the "
+        "model's text) or auto (both).",
     )
     kv_memory: str = Field(
         "auto",

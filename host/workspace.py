@@ -86,8 +86,10 @@ class Workspace:
     @cached_property
     def conversations(self) -> "Conversations":
         from chat.conversation import Conversations
+        from chat.options import AskOptions
 
-        conversations = Conversations(self.database, self.library, self.engine)
+        defaults = AskOptions(answer=self.settings.answer)
+        conversations = Conversations(self.database, self.library, self.engine, defaults)
         # The folder is held by this process, so a turn that is still pending was cut off by a kill.
         conversations.recover()
         return conversations
@@ -270,16 +272,16 @@ class Workspace:
     ) -> Iterator[Event]:
         """One turn. Closing the iterator stops it; what was written is saved.
 
-        Events: `started` (session, turn), `retrieved` (passages, retrieve_s), `delta` (text) and
-        `finished` (turn: the object of `ask --json`). `options` are fields of AskOptions; the
-        others are the conversation's own.
+        Events: `started` (session, turn), `retrieved` (passages, retrieve_s), `quoted` (evidence,
+        answerable, evidence_s), `delta` (text) and `finished` (turn: the object of `ask --json`).
+        `options` are fields of AskOptions; the others are the conversation's own.
         """
         from chat.errors import LibraryEmpty
-        from chat.events import Delta, Finished, Retrieved, Started
+        from chat.events import Delta, Finished, Quoted, Retrieved, Started
         from chat.options import AskOptions
 
         owner = self._known(owner)
-        how = AskOptions(**(options or {}))
+        how = AskOptions(**{"answer": self.settings.answer} | (options or {}))
         self.check_embedder()
         if self.library.is_empty(owner):  # said before the model is loaded for nothing
             raise LibraryEmpty
@@ -294,6 +296,13 @@ class Workspace:
                     case Retrieved(passages, retrieve_s):
                         found = len(passages)
                         yield {"event": "retrieved", "passages": found, "retrieve_s": retrieve_s}
+                    case Quoted(evidence, answerable, evidence_s):
+                        yield {
+                            "event": "quoted",
+                            "evidence": [quote.to_json() for quote in evidence],
+                            "answerable": answerable,
+                            "evidence_s": evidence_s,
+                        }
                     case Delta(text):
                         yield {"event": "delta", "text": text}
                     case Finished(view):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chat.citations import UNSUPPORTED
 from chat.stats import TurnStats
 from chat.ui import figures
 from chat.ui.i18n import EN, Words
@@ -16,10 +17,14 @@ _ENDINGS = ("stopped", "interrupted", "error")
 
 def cost_line(stats: TurnStats, words: Words = EN) -> str:
     """What was reused and what was computed, from the turn's own measurements."""
+    if stats.evidence_s > 0 and not stats.prompt_tokens:  # the model was not asked
+        return words("evidence_time", time=figures.seconds(stats.evidence_s))
     parts = [
         words("reused", tokens=f"{stats.cached_tokens:,}"),
         words("computed", tokens=f"{stats.computed_tokens:,}"),
     ]
+    if stats.evidence_s > 0:
+        parts.append(words("evidence_time", time=figures.seconds(stats.evidence_s)))
     if stats.ttft_s > 0:
         parts.append(words("first_token", time=figures.seconds(stats.ttft_s)))
     if stats.decode_tokens_per_s > 0:
@@ -34,7 +39,7 @@ def cost_row(turn: TurnView, words: Words = EN) -> str:
         return progress_row(words("writing"))
     line = [_ending(turn, words), _count(turn, words)]
     detail = ""
-    if turn.finish_reason == "not_found":
+    if turn.finish_reason in ("not_found", "evidence"):
         line.append(f'<span class="pt-figures">{words("model_not_asked")}</span>')
     elif turn.stats:
         line.append(
@@ -47,6 +52,9 @@ def cost_row(turn: TurnView, words: Words = EN) -> str:
     if turn.error:
         error = escape(translated(turn.error, words))
         parts.append(f'<p class="pt-error" dir="auto">{error}</p>')
+    if UNSUPPORTED in turn.answer:
+        said = f"<b>?</b> {escape(words('unsupported'))}"
+        parts.append(f'<p class="pt-note" id="unsupported-{escape(turn.turn)}">{said}</p>')
     parts.extend(
         f'<p class="pt-note" dir="auto">{escape(translated(note, words))}</p>'
         for note in turn.notes

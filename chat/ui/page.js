@@ -80,8 +80,9 @@
       for (const card of panel.querySelectorAll(".pt-card[data-current]")) {
         delete card.dataset.current;
       }
-      const card = wanted.number
-        ? panel.querySelector(`.pt-card[data-number="${CSS.escape(wanted.number)}"]`)
+      const name = wanted.number && CSS.escape(wanted.number);
+      const card = name
+        ? panel.querySelector(`.pt-card[data-number="${name}"], .pt-card[data-quotes~="${name}"]`)
         : null;
       wanted = null;
       if (card) {
@@ -103,9 +104,16 @@
     document.addEventListener("click", (event) => {
       const marker = event.target.closest?.('a[href*="#source-"]');
       const row = event.target.closest?.("[data-turn]");
-      if (marker) {
+      const unsupported = event.target.closest?.('a[href*="#unsupported-"]');
+      if (unsupported) {
+        // What the mark means stands under the answer, where a finger can read it too.
         event.preventDefault();
-        const [, turn, number] = marker.hash.match(/^#source-(.+)-(\d+)$/) ?? [];
+        const legend = document.getElementById(unsupported.hash.slice(1));
+        legend?.scrollIntoView({ block: "nearest" });
+        legend?.animate?.({ opacity: [0.2, 1] }, 600);
+      } else if (marker) {
+        event.preventDefault();
+        const [, turn, number] = marker.hash.match(/^#source-(.+)-(q?\d+)$/) ?? [];
         if (turn) open(turn, number);
       } else if (row) {
         open(row.dataset.turn, null);

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from chat.options import AskOptions
+from chat.turn import SMALL_PARAMETERS
 from chat.ui import settings
 from chat.ui.actions import Actions
 from chat.ui.gradio_words import t
@@ -115,7 +115,9 @@ def build(
                 )
                 memory = _html("", elem_id="pt-memory")
             with gr.Column(elem_id="pt-middle", min_width=0):
-                with gr.Column(elem_id="pt-scroll", min_width=0):
+                # A small model's text comes second to what the documents say.
+                leads = ["pt-quotes-lead"] if engine.parameters < SMALL_PARAMETERS else []
+                with gr.Column(elem_id="pt-scroll", elem_classes=leads, min_width=0):
                     earlier = _html("", elem_id="pt-earlier")
                     chatbot = gr.Chatbot(
                         show_label=False,
@@ -135,6 +137,7 @@ def build(
                     # What is being written stands below the transcript, as if it were part of it:
                     # a browser draws all of a transcript for every update of it.
                     with gr.Column(elem_id="pt-live", min_width=0):
+                        quotes = _html("", elem_id="pt-live-quotes")
                         live = gr.Markdown(
                             container=False,
                             latex_delimiters=_FORMULAS,
@@ -160,10 +163,10 @@ def build(
                     elem_id="pt-composer",
                 )
                 with gr.Row(elem_id="pt-foot"):
-                    scope = _html(settings.scope(AskOptions()), elem_id="pt-scope")
+                    scope = _html(settings.scope(conversations.defaults), elem_id="pt-scope")
                 with gr.Column(elem_id="pt-drawer", min_width=0):
                     _html(_DRAWER_HEAD.format(title=both("settings")))
-                    controls = settings.controls()
+                    controls = settings.controls(conversations.defaults)
                 turns = _html("", elem_id="pt-turns", js_on_load=_TURNS)
             with gr.Column(elem_id="pt-right", min_width=0):
                 _html(_side(), elem_id="pt-side")
@@ -194,6 +197,7 @@ def build(
             session,
             earlier,
             chatbot,
+            quotes,
             live,
             progress,
             panel,
@@ -242,7 +246,7 @@ def build(
             asked.then(
                 actions.answer,
                 session,
-                list(Streamed(session, live, progress, panel)),
+                list(Streamed(session, quotes, live, progress, panel)),
                 show_progress="hidden",
                 api_visibility="private",
                 trigger_mode="multiple",

@@ -15,6 +15,7 @@ class Screen(NamedTuple):
     session: Any = KEEP
     earlier: Any = KEEP
     transcript: Any = KEEP
+    quotes: Any = KEEP
     live: Any = KEEP
     progress: Any = KEEP
     sources: Any = KEEP
@@ -33,6 +34,8 @@ class Screen(NamedTuple):
     top_p: Any = KEEP
     max_tokens: Any = KEEP
     read: Any = KEEP
+    answer: Any = KEEP
+    whole: Any = KEEP
     top_k: Any = KEEP
     min_p: Any = KEEP
     repetition_penalty: Any = KEEP
@@ -44,6 +47,7 @@ class Streamed(NamedTuple):
     """What changes while an answer is written; the transcript above it does not."""
 
     session: Any = KEEP
+    quotes: Any = KEEP
     live: Any = KEEP
     progress: Any = KEEP
     sources: Any = KEEP

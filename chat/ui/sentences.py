@@ -12,7 +12,30 @@ from chat.ui.i18n import Words
 _CHINESE: Sequence[tuple[re.Pattern[str], str]] = [
     (re.compile(pattern), chinese)
     for pattern, chinese in (
-        (re.escape(notes.NOT_FOUND), "文档里没有这个问题的答案。"),
+        (
+            r"Nothing in the ([\d,]+) documents searched answers this\.",
+            "所搜索的 {0} 个文档都没有回答这个问题。",
+        ),
+        (
+            r"Nothing in the one document searched answers this\.",
+            "所搜索的这个文档没有回答这个问题。",
+        ),
+        (
+            r"Nothing in the documents searched \(([\d,]+)\) seems to answer this; .*",
+            "所搜索的 {0} 个文档似乎都没有回答这个问题；仍然询问了模型。",
+        ),
+        (
+            r"([\d,]+) of ([\d,]+) passages of “(.*)” were read\.",
+            "模型读了《{2}》{1} 个段落中的 {0} 个。",
+        ),
+        (
+            r"([\d,]+) of ([\d,]+) passages of (\d+) documents were read\.",
+            "模型读了 {2} 个文档的 {1} 个段落中的 {0} 个。",
+        ),
+        (
+            re.escape(notes.ONLY_QUOTES),
+            "这里只显示文档原文。请问文档可能包含的内容，或在回答设置中让模型回答。",
+        ),
         (re.escape(notes.REPEATS_ITSELF), "模型开始重复，所以回答到这里结束。"),
         (re.escape(notes.NOT_READY), "文档还在读取。请稍后再问。"),
         (re.escape(notes.NOT_SUPPORTED), "没有段落支持这个回答。"),

@@ -25,6 +25,7 @@ _STYLES = (
     "history",
     "transcript",
     "turns",
+    "quotes",
     "side",
     "pages",
     "account",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import gradio as gr
 
@@ -12,6 +12,7 @@ from chat.ui.gradio_words import t
 from chat.ui.i18n import EN, Words
 from chat.ui.icons import SETTINGS
 from chat.ui.text import escape
+from chat.views import AnswerMode
 
 if TYPE_CHECKING:
     from retrieval.views import DocumentView
@@ -30,15 +31,16 @@ class Settings(NamedTuple):
     top_p: Any
     max_tokens: Any
     read: Any
+    answer: Any
+    whole: Any
     top_k: Any
     min_p: Any
     repetition_penalty: Any
     seed: Any
 
 
-def controls() -> Settings:
+def controls(default: AskOptions) -> Settings:
     """The components, made where this is called."""
-    default = AskOptions()
     ask_documents = gr.Dropdown(
         [],
         value=[],
@@ -87,6 +89,15 @@ def controls() -> Settings:
         info=t("passages_read_info"),
         buttons=[],
     )
+    answer = gr.Radio(
+        answers(EN),
+        value=default.answer,
+        label=t("answer_with"),
+        elem_id="pt-answer-with",
+    )
+    whole = gr.Checkbox(
+        default.whole, label=t("read_whole"), info=t("read_whole_info"), elem_id="pt-whole"
+    )
     with gr.Accordion(t("more_settings"), open=False):
         top_k = gr.Slider(
             0,
@@ -123,6 +134,8 @@ def controls() -> Settings:
         top_p=top_p,
         max_tokens=max_tokens,
         read=read,
+        answer=answer,
+        whole=whole,
         top_k=top_k,
         min_p=min_p,
         repetition_penalty=repetition_penalty,
@@ -144,6 +157,8 @@ def options_of(chosen: Settings, documents: Sequence[DocumentView]) -> AskOption
         max_tokens=int(chosen.max_tokens),
         passages=max(AskOptions().passages, read),
         read=read,
+        answer=chosen.answer,
+        whole=bool(chosen.whole),
         top_k=int(chosen.top_k),
         min_p=float(chosen.min_p),
         repetition_penalty=float(chosen.repetition_penalty),
@@ -160,11 +175,18 @@ def shown(options: AskOptions) -> Settings:
         top_p=options.top_p,
         max_tokens=min(options.max_tokens, MOST_TOKENS),
         read=min(options.read, MOST_PASSAGES),
+        answer=options.answer,
+        whole=options.whole,
         top_k=min(options.top_k, MOST_TOP_K),
         min_p=options.min_p,
         repetition_penalty=min(options.repetition_penalty, MOST_PENALTY),
         seed=options.seed,
     )
+
+
+def answers(words: Words) -> list[tuple[str, str]]:
+    """What an answer may be made of, as the drawer offers it."""
+    return [(words(f"answer_{mode}"), mode) for mode in get_args(AnswerMode)]
 
 
 def choices(documents: Sequence[DocumentView]) -> list[tuple[str, str]]:

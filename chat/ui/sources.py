@@ -28,22 +28,29 @@ def sources(turn: TurnView | None, words: Words = EN, drawn: Container[str] = fr
         return empty(words)
     parts = [f'<section class="pt-sources-of" data-shown-turn="{escape(turn.turn)}">']
     parts.append(f'<p class="pt-asked" dir="auto">{escape(turn.question)}</p>')
-    cited = _by_marker(turn.citations)
-    parts.extend(_card(entries, words, drawn) for entries in cited)
+    cards = _Cards(turn.evidence, words, drawn)
+    cited = [cards.card(entries) for entries in _by_marker(turn.citations)]
+    parts += [*cards.alone(), *cited]
     if not cited:
         parts.append(f'<p class="pt-none">{_why_none(turn, words)}</p>')
-    parts.append(_also_found(turn.retrieved, words, drawn, folded=bool(cited)))
+    others = [passage for passage in turn.retrieved if not cards.quotes(passage)]
+    parts.append(_also_found(others, words, drawn, folded=bool(cited or turn.evidence)))
     parts.append("</section>")
     return "".join(parts)
 
 
 def reading(
-    turn_id: str, question: str, passages: Iterable[CitationView], words: Words = EN
+    turn_id: str,
+    question: str,
+    passages: Iterable[CitationView],
+    words: Words = EN,
+    evidence: Sequence[CitationView] = (),
 ) -> str:
     """The panel while the model reads what search found: no passage is cited yet."""
     found = list(passages)
     said = words.count(len(found), "passages_found") if found else words("found_none")
-    cards = "".join(_card([passage], words) for passage in found)
+    quoting = _Cards(evidence, words, ())
+    cards = "".join(quoting.card([passage]) for passage in found)
     return (
         f'<section class="pt-sources-of" data-shown-turn="{escape(turn_id)}">'
         f'<p class="pt-asked" dir="auto">{escape(question)}</p>'
@@ -79,18 +86,59 @@ def _number(marker: str) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
+class _Cards:
+    """Cards of a turn's passages, in which the sentences that it quotes are marked as well."""
+
+    def __init__(
+        self, evidence: Sequence[CitationView], words: Words, drawn: Container[str]
+    ) -> None:
+        self._evidence = {quote_name(place): quote for place, quote in enumerate(evidence)}
+        self._words, self._drawn = words, drawn
+        self._placed: set[str] = set()
+
+    def quotes(self, passage: CitationView) -> dict[str, CitationView]:
+        """The quoted sentences of this passage, by their names."""
+        return {
+            name: quote
+            for name, quote in self._evidence.items()
+            if (quote.document, quote.page) == (passage.document, passage.page)
+            and quote.char_start <= passage.char_start
+            and passage.char_end <= quote.char_end
+        }
+
+    def card(self, entries: Sequence[CitationView]) -> str:
+        quoted = self.quotes(entries[0])
+        self._placed |= quoted.keys()
+        return _card([*entries, *quoted.values()], self._words, self._drawn, tuple(quoted))
+
+    def alone(self) -> list[str]:
+        """Those of quoted sentences whose passages have no other card."""
+        cards = []
+        for name, quote in self._evidence.items():
+            if name not in self._placed:
+                together = self.quotes(quote)
+                self._placed |= together.keys()
+                entries = list(together.values())
+                cards.append(_card(entries, self._words, self._drawn, tuple(together)))
+        return cards
+
+
 def _card(
-    entries: Sequence[CitationView], words: Words, drawn: Container[str] = frozenset()
+    entries: Sequence[CitationView],
+    words: Words,
+    drawn: Container[str] = frozenset(),
+    quoted: Sequence[str] = (),
 ) -> str:
-    """One passage; its entries differ in their supporting words only."""
-    passage = entries[0]
-    number = (passage.marker or "").strip("[]")
+    """One passage; its entries differ in their supporting words only, or have more around it."""
+    passage = max(entries, key=lambda entry: len(entry.text))
+    number = (entries[0].marker or "").strip("[]")
     spans = [
         Span(entry.support_start - passage.char_start, entry.support_end - passage.char_start)
         for entry in entries
         if entry.support_start is not None and entry.support_end is not None
     ]
-    badge = f'<span class="pt-number">{escape(number)}</span>' if number else ""
+    sign = escape(number) or ("”" if quoted else "")
+    badge = f'<span class="pt-number">{sign}</span>' if sign else ""
     shows_page = passage.document in drawn and not passage.removed
     removed = (
         f'<span class="pt-removed" title="{words("removed_hint")}">{words("removed")}</span>'
@@ -103,12 +151,18 @@ def _card(
         else ""
     )
     return (
-        f'<article class="pt-card" data-number="{escape(number)}">'
+        f'<article class="pt-card" data-number="{escape(number)}" '
+        f'data-quotes="{escape(" ".join(quoted))}">'
         f'<header>{badge}<span class="pt-title" dir="auto">{escape(passage.title)}</span>'
         f'<span class="pt-where">{escape(page_name(passage, words))}</span>{ocr}{removed}</header>'
         f'<blockquote dir="auto">{marked(passage.text, spans)}</blockquote>'
         f"{_page_picture(entries, words) if shows_page else ''}</article>"
     )
+
+
+def quote_name(place: int) -> str:
+    """What stands for the number of a marker in the address of a quoted sentence."""
+    return f"q{place + 1}"
 
 
 def page_name(passage: CitationView, words: Words) -> str:

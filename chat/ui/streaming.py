@@ -6,9 +6,10 @@ import time
 from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
 
-from chat.events import Delta, Finished, Retrieved, Started
+from chat.events import Delta, Finished, Quoted, Retrieved, Started, Written
 from chat.ui.cost import progress_row
 from chat.ui.i18n import EN, Words
+from chat.ui.quotes import quotes
 from chat.ui.screen import KEEP, Streamed
 from chat.ui.sources import reading, sources
 from chat.ui.text import safe_markdown
@@ -33,6 +34,8 @@ def streamed(
 ) -> Iterator[Streamed]:
     """The events of a turn as screens: the session, what is written so far, the sources."""
     turn_id, written, drawn_at = "", "", 0.0
+    found: list[CitationView] = []
+    checked = Written("", 0)
     for event in events:
         match event:
             case Started(session_id, turn_id):
@@ -45,13 +48,21 @@ def streamed(
                     ),
                     sources=reading(turn_id, question, found, words),
                 )
+            case Quoted(evidence, answerable, _):
+                yield Streamed(
+                    quotes=quotes(turn_id, evidence, answerable, words),
+                    sources=reading(turn_id, question, found, words, evidence),
+                )
+            case Written():
+                checked = event
             case Delta(text):
                 written += text
                 pause_s = _PAUSE_S + _PAUSE_S_A_CHARACTER * len(written)
                 if time.monotonic() - drawn_at >= pause_s:
                     progress = KEEP if drawn_at else progress_row(words("writing"))
                     drawn_at = time.monotonic()
-                    yield Streamed(live=safe_markdown(written), progress=progress)
+                    shown = checked.text + written[checked.characters :]
+                    yield Streamed(live=safe_markdown(shown), progress=progress)
             case Finished(turn):
                 yield Streamed(sources=sources(turn, words, drawn))
 

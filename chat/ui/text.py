@@ -12,7 +12,7 @@ _DRAWN_LANGUAGES = {"mermaid"}
 _FENCE = re.compile(r"^( {0,3})(`{3,}(?=[^`]*$)|~{3,})(.*)$")
 _CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 _DEFINITION = re.compile(r"^( {0,3})\[(?=[^\]]+\]:)")
-_MARKER = re.compile(r"\[\d+\]")
+_MARKER = re.compile(r"\[(?:\d+|\?)\]")
 
 
 def escape(text: str) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from chat.citations import UNSUPPORTED
+from chat.notes import without_closest
 from chat.ui.cost import cost_row
 from chat.ui.i18n import EN, Words
 from chat.ui.icons import EDIT
+from chat.ui.quotes import quotes
 from chat.ui.sentences import translated
 from chat.ui.text import escape, safe_markdown
 from chat.views import TurnView
@@ -27,10 +30,18 @@ def turn_messages(turn: TurnView, words: Words = EN) -> list[Message]:
         for citation in turn.citations
         if citation.marker
     }
+    links[UNSUPPORTED] = f'#unsupported-{turn.turn} "{words("unsupported")}"'
     text = turn.answer if turn.stats and turn.stats.generated_tokens else ""
+    text = text or translated(without_closest(turn.answer), words)
+    answered = bool(text) and turn.finish_reason != "not_found"
+    evidence = quotes(turn.turn, turn.evidence, turn.answerable, words, answered=answered)
+    shown = [[below(evidence)] if evidence else [], answer(safe_markdown(text, links))]
+    if not answered:  # it is said that there is no answer, and then what comes closest
+        shown.reverse()
     return [
         question(turn.question, turn.turn if turn.state != "pending" else None, words),
-        *answer(safe_markdown(text or translated(turn.answer, words), links)),
+        *shown[0],
+        *shown[1],
         below(cost_row(turn, words)),
     ]
 

@@ -77,6 +77,7 @@ class TurnActions(View):
         before = asking.follows(self._turns(session_id, request))
         return Screen(
             **self._transcript(before, request, asking.question),
+            quotes="",
             live="",
             progress=progress_row(words("searching")),
             composer=composer(busy=True, text=""),

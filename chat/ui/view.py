@@ -9,7 +9,6 @@ from typing import Any
 import gradio as gr
 
 from chat.errors import SessionNotFound
-from chat.options import AskOptions
 from chat.ui import settings, transcript
 from chat.ui.begin import suggestions
 from chat.ui.conversation_list import conversation_list
@@ -43,7 +42,8 @@ class View(Services):
         seen, words, owner = Seen(), words_for(request), owner_of(request)
         turns = self._turns(session_id, request)
         sessions = self._sessions(request)
-        options = self._conversations.options(session_id, owner) if session_id else AskOptions()
+        defaults = self._conversations.defaults
+        options = self._conversations.options(session_id, owner) if session_id else defaults
         busy = self._is_answering(session_id, self._tab(request), sessions)
         seen.is_news("version", version(session_id, sessions))
         seen.is_news("busy", busy)
@@ -60,7 +60,10 @@ class View(Services):
             banner="",
             scope=settings.scope(options, words),
             **shown._asdict()
-            | {"ask_documents": screen.ask_documents | {"value": shown.ask_documents}},
+            | {
+                "ask_documents": screen.ask_documents | {"value": shown.ask_documents},
+                "answer": gr.update(choices=settings.answers(words), value=shown.answer),
+            },
         )
 
     def _transcript(

@@ -1,6 +1,9 @@
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chat.citations import NOT_SUPPORTED, Cited, cite
+import pytest
+
+from chat.citations import NOT_SUPPORTED, Cited, Citer, complete
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,10 @@ ALL = (SIZE, PAGES, QUERIES, CHINESE)
 QUESTION = "How large is the KV cache of a 7B model for 1,024 tokens?"
 
 
+def cite(answer: str, question: str, passages: Sequence[Passage]) -> Cited:
+    return Citer(question, passages).cite(answer)
+
+
 def supporting_words(cited: Cited, passages: tuple[Passage, ...] = ALL) -> list[str]:
     return [
         passages[s.rank].text[s.start - passages[s.rank].char_start :][: s.end - s.start]
@@ -45,7 +52,8 @@ def test_a_supported_sentence_gets_a_marker_and_the_exact_words() -> None:
 def test_a_wrong_number_is_not_supported() -> None:
     cited = cite("The KV cache of a 7B model takes 1.6 GB for 1,024 tokens.", QUESTION, ALL)
     assert cited.supports == ()
-    assert cited.answer == "The KV cache of a 7B model takes 1.6 GB for 1,024 tokens."
+    assert cited.answer == "The KV cache of a 7B model takes 1.6 GB for 1,024 tokens. [?]"
+    assert [sentence.support for sentence in cited.sentences] == [None]
     assert cited.notes == (NOT_SUPPORTED,)
 
 
@@ -86,7 +94,7 @@ def test_only_the_supported_sentences_get_markers_numbered_by_first_use() -> Non
         ALL,
     )
     assert cited.answer == (
-        "A page holds 16 tokens. [1] Bananas are yellow and sweet. "
+        "A page holds 16 tokens. [1] Bananas are yellow and sweet. [?] "
         "Llama 2 70B has 8 KV heads. [2] Less than 4% of memory is wasted. [1]"
     )
     assert [s.marker for s in cited.supports] == [1, 1, 2]
@@ -103,7 +111,7 @@ def test_two_neighbouring_sentences_can_support_one() -> None:
 
 def test_chinese_sentences_are_supported_too() -> None:
     cited = cite("缓存的大小随上下文长度增长。香蕉是黄色水果。", "大小如何变化？", ALL)
-    assert cited.answer == "缓存的大小随上下文长度增长。[1]香蕉是黄色水果。"
+    assert cited.answer == "缓存的大小随上下文长度增长。[1]香蕉是黄色水果。[?]"
     assert supporting_words(cited) == ["缓存的大小随上下文长度线性增长。"]
 
 
@@ -121,15 +129,9 @@ def test_code_is_left_as_it_is() -> None:
     assert cited.answer.startswith("A page holds 16 tokens. [1]")
 
 
-def test_an_answer_in_other_words_is_cited_at_its_end_if_it_agrees() -> None:
-    cited = cite("Roughly 0.5 GiB fp16 memory required", QUESTION, ALL)
-    assert cited.answer == "Roughly 0.5 GiB fp16 memory required [1]"
-    assert "0.50 GiB" in supporting_words(cited)[0]
-
-
 def test_no_passages_and_no_answer_are_no_errors() -> None:
     assert cite("Something.", "What?", ()).notes == (NOT_SUPPORTED,)
-    assert cite("", "What?", ALL) == Cited("", (), ())
+    assert cite("", "What?", ALL) == Cited("")
 
 
 def test_of_a_half_right_sentence_the_right_clause_is_marked() -> None:
@@ -139,8 +141,9 @@ def test_of_a_half_right_sentence_the_right_clause_is_marked() -> None:
         ALL,
     )
     assert cited.answer == (
-        "The KV cache of a 7B model for 1,024 tokens takes 0.50 GiB [1], which is 999 KiB."
+        "The KV cache of a 7B model for 1,024 tokens takes 0.50 GiB [1], which is 999 KiB. [?]"
     )
+    assert [sentence.support for sentence in cited.sentences] == [None]
     assert "0.50 GiB" in supporting_words(cited)[0]
 
 
@@ -152,3 +155,53 @@ def test_a_small_number_alone_is_no_support() -> None:
 
 def test_a_question_in_the_answer_gets_no_marker() -> None:
     assert cite("Does a page hold 16 tokens?", "What holds what?", ALL).supports == ()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "source"),
+    [
+        (
+            "The number of query heads matters for GQA.",
+            "The number of query heads does not matter for GQA.",
+            "The number of query heads does not matter for GQA and MQA.",
+        ),
+        (
+            "Dropping a cache does not lose the tokens of a session.",
+            "Dropping a cache loses the tokens of a session.",
+            "Dropping a cache loses the tokens of a session.",
+        ),
+        (
+            "The Orca system described scheduling in 2022 at Stanford University.",
+            "The Orca system described scheduling in 2022.",
+            "The Orca system described this iteration-level scheduling in 2022.",
+        ),
+        (
+            "保存词元编号就不需要重新计算。",
+            "保存词元编号也需要重新计算。",
+            "保存词元编号也需要重新计算。",
+        ),
+    ],
+)
+def test_a_denial_or_a_name_of_its_own_is_not_supported(
+    wrong: str, right: str, source: str
+) -> None:
+    passages = [Passage(source), *ALL]
+    assert cite(wrong, "Why?", passages).supports == ()
+    assert cite(right, "Why?", passages).sentences[0].support is not None
+
+
+def test_a_name_may_stand_in_the_heading_above() -> None:
+    passage = Passage("It was built in 1964 at the yard of Ames.", heading="# The ferry Calypso")
+    cited = cite("The Calypso was built in 1964 at the yard of Ames.", "Where?", [passage, *ALL])
+    assert cited.answer.endswith("[1]")
+
+
+def test_what_asks_or_announces_gets_no_mark() -> None:
+    cited = cite("What is a page?\n\nThe facts are:\n\n- A page holds 16 tokens.", "Pages?", ALL)
+    assert [sentence.text for sentence in cited.sentences] == ["- A page holds 16 tokens."]
+
+
+def test_a_sentence_is_complete_when_the_next_one_begins() -> None:
+    assert complete("A page holds 16 tokens.") == 0
+    text = "A page holds 16 tokens. It"
+    assert text[: complete(text)] == "A page holds 16 tokens."

@@ -1,6 +1,7 @@
 """What the services say is said in the page's language."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -15,12 +16,20 @@ from chat.errors import (
 )
 from chat.ui.i18n import EN, ZH
 from chat.ui.sentences import translated
+from retrieval.views import Found
+
+FOUND = Found(1, "d", "大小", "n", 1, 0, 9, "Text.", "", 1.0, 1, 1)
 
 
 @pytest.mark.parametrize(
     "sentence",
     [
-        notes.NOT_FOUND,
+        notes.ONLY_QUOTES,
+        notes.ANSWERED_ANYWAY.format(count=13),
+        notes.nothing_found(1, ()),
+        notes.nothing_found(1200, ()),
+        notes.passages_read([FOUND], 41),
+        notes.passages_read([FOUND, replace(FOUND, title="缓存")], 41),
         notes.NOT_READY,
         notes.REPEATS_ITSELF,
         notes.NOT_SUPPORTED,
