@@ -334,8 +334,11 @@ def test_passages_that_another_model_would_not_read_to_their_end_are_cut_anew(
     library.close()
     (other_model / "sentence_bert_config.json").write_text('{"max_seq_length": 128}')
     now = open_library(embedder=Embedder(str(other_model), "cpu"))
-    again = _until(lambda: now.get(view.id), lambda view: view.state == "ready" and now.check().ok)
-    assert again.passages > view.passages
+    _until(
+        lambda: now.get(view.id),
+        lambda again: again.state == "ready" and again.passages > view.passages,
+    )
+    assert now.check().ok
 
 
 def test_documents_of_a_version_without_sentences_get_them(
