@@ -7,13 +7,11 @@ when a model's first index is built; the outcome is stored with it.
 
 import hashlib
 import json
-import math
 import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from sqlalchemy import Float, String
@@ -30,7 +28,9 @@ from retrieval.views import Found
 _FILE = Path(__file__).with_name("calibration.json")
 _READ = 4
 # Refusing what is there is worse than quoting what does not answer: that can be seen.
-_WRONG_REFUSAL_COSTS = 2.0
+_WRONG_REFUSAL_COSTS = 3.0
+# How far scores scatter around those of the shipped questions, in their standard deviations.
+_BLUR = 0.5
 
 
 class Thresholds(NamedTuple):
@@ -41,7 +41,7 @@ class Thresholds(NamedTuple):
 
 
 # Until a model's own are known: those of the default model.
-DEFAULT = Thresholds(0.66, 0.33)
+DEFAULT = Thresholds(0.74, 0.19)
 
 
 class Gate(Base):
@@ -95,12 +95,14 @@ class Gates:
 def measured(embedder: Embedder) -> Thresholds:
     """The thresholds that tell the shipped questions apart best."""
     data = _data()
-    passages = [_Passage.of(number, text, embedder) for number, text in enumerate(data["passages"])]
-    library = _Library(passages)
+    library = _Library(data["passages"], embedder)
+    asked = [*data["answerable"], *data["unanswerable"]]
+    if known := [question for question in asked if embedder.handles(question)]:
+        embedder.encode_questions(known)  # all at once: each is remembered
     scores = [
-        (library.judge(asked, embedder), kind == "answerable")
+        (library.judge(question, embedder), kind == "answerable")
         for kind in ("answerable", "unanswerable")
-        for asked in data[kind]
+        for question in data[kind]
     ]
     read = [(found, held) for (found, _), held in scores if found.by_meaning]
     # Words alone decide where the model knows no script of a question; where it knows all, never.
@@ -112,44 +114,48 @@ def measured(embedder: Embedder) -> Thresholds:
 
 
 def _line(scores: Iterable[tuple[Evidence, bool]]) -> float:
-    """The score between two neighbours that leaves the least on its wrong side."""
-    ranked = sorted((found.gate, held) for found, held in scores)
-    gates = [gate for gate, _ in ranked]
-    best, least = 0.0, math.inf
-    for low, high in pairwise(gates):
-        line = (low + high) / 2
-        cost = sum(
-            _WRONG_REFUSAL_COSTS if held else 1.0 for gate, held in ranked if held == (gate < line)
-        )
-        if cost < least:
-            best, least = line, cost
-    return best
+    """The score that leaves the least on its wrong side.
+
+    Each score stands for those of the same question in other words to other documents, which lie
+    around it: sharp edges between so few would be chance.
+    """
+    pairs = [(found.gate, held) for found, held in scores]
+    gates = np.array([gate for gate, _ in pairs])
+    held = np.array([held for _, held in pairs])
+    cost = np.where(held, _WRONG_REFUSAL_COSTS, 1.0)
+    lines = np.linspace(gates.min(), gates.max(), 101)
+    beyond = (lines[:, None] - gates) / (_BLUR * gates.std() + 1e-6)
+    refused = 1 / (1 + np.exp(np.clip(-1.7 * beyond, -50, 50)))  # close to a normal distribution
+    wrong = np.where(held, refused, 1 - refused)
+    return float(lines[np.argmin(wrong @ cost)])
 
 
 class _Passage(NamedTuple):
     found: Found
     terms: frozenset[str]
-    vector: Any
     stored: StoredSentences
-
-    @classmethod
-    def of(cls, number: int, text: str, embedder: Embedder) -> "_Passage":
-        spans = tuple(sentences(text))
-        texts = tuple(text[start:end] for start, end in spans)
-        vectors = np.zeros((1 + len(texts), embedder.dim), dtype=np.float32)
-        if embedder.handles(text):
-            vectors = embedder.encode([text, *texts])
-        found = Found(number, "", "", "", 1, 0, len(text), text, "", 0.0, None, None)
-        stored = StoredSentences(spans, texts, vectors[1:])
-        return cls(found, frozenset(terms(text)), vectors[0], stored)
 
 
 class _Library:
-    """The shipped passages, searched as simply as so few can be: by cosine and rare terms."""
+    """The shipped passages, searched as simply as so few can be: by rare terms and by meaning."""
 
-    def __init__(self, passages: Sequence[_Passage]) -> None:
-        self._passages = passages
-        self._having = Counter(term for passage in passages for term in passage.terms)
+    def __init__(self, texts: Sequence[str], embedder: Embedder) -> None:
+        spans = [tuple(sentences(text)) for text in texts]
+        parts = [
+            tuple(text[start:end] for start, end in of)
+            for text, of in zip(texts, spans, strict=True)
+        ]
+        # What the model cannot read gets no direction, and is found by words.
+        read = [part for of in parts for part in of if embedder.handles(part)]
+        vectors = dict(zip(read, embedder.encode(read), strict=True))
+        unread = np.zeros(embedder.dim, dtype=np.float32)
+        self._passages = []
+        for number, text in enumerate(texts):
+            matrix = np.array([vectors.get(part, unread) for part in parts[number]])
+            found = Found(number, "", "", "", 1, 0, len(text), text, "", 0.0, None, None)
+            stored = StoredSentences(spans[number], parts[number], matrix)
+            self._passages.append(_Passage(found, frozenset(terms(text)), stored))
+        self._having = Counter(term for passage in self._passages for term in passage.terms)
 
     def judge(self, question: str, embedder: Embedder) -> tuple[Evidence, Evidence]:
         """What the best passages show by meaning, where the embedder can, and words; by words."""
@@ -164,8 +170,10 @@ class _Library:
 
     def _evidence(self, asked: Asked) -> Evidence:
         def nearness(passage: _Passage) -> float:
-            cosine = 0.0 if asked.vector is None else float(passage.vector @ asked.vector)
-            return coverage(asked.weights, passage.terms) + cosine
+            words = coverage(asked.weights, passage.terms)
+            if asked.vector is None or passage.stored.vectors is None:
+                return words
+            return words + float((passage.stored.vectors @ asked.vector).max())
 
         best = sorted(self._passages, key=nearness, reverse=True)[:_READ]
         stored = {passage.found.passage_id: passage.stored for passage in best}

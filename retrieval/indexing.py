@@ -26,6 +26,7 @@ from retrieval.errors import (
     Unreadable,
 )
 from retrieval.files import FileStore
+from retrieval.gates import Gates
 from retrieval.indexes import Indexes
 from retrieval.parsers.process import ParsedFile, ParseLimits, parse
 
@@ -54,6 +55,7 @@ class Indexer:
         self._embedder = embedder
         self._embedding = Embedding(database, embedder)
         self._indexes = indexes
+        self._gates = Gates(database)
         self._limits = limits
         self._stop = threading.Event()
         self._wake = threading.Event()
@@ -227,6 +229,7 @@ class Indexer:
             return
         with self._indexes.lock:
             self._indexes.vectors()  # before the step, so that what it makes is added once
+        self._gates.calibrate(self._embedder)
         made = self._embedding.step(document.id)
         with self._indexes.lock, self._database.reading() as session:
             live = set(store.passage_ids(session, document.id))
@@ -245,6 +248,7 @@ class Indexer:
                 store.set_state(session, document.id, "queued")
 
     def _finish(self, id: str) -> None:
+        self._gates.calibrate(self._embedder)
         with self._indexes.lock:
             vectors = self._indexes.vectors()
             with self._database.session() as session:
