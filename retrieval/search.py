@@ -19,10 +19,15 @@ from retrieval.views import Found
 Side: TypeAlias = Literal["both", "words", "meaning"]
 
 CANDIDATES = 100
-# What words count beside meaning, where the embedder knows the question's script ...
+# What words count beside meaning. The nearest passage stands out from the rest by a usual margin,
+# in standard deviations; by how much it does so less, words count more, and the other way round.
 LEXICAL_WEIGHT = 0.6
-# ... and where it does not, and ranks almost at random: then meaning only breaks ties.
-LEXICAL_WEIGHT_UNKNOWN_SCRIPT = 0.9
+USUAL_MARGIN = 4.5
+WEIGHT_PER_MARGIN = 0.08
+LEAST_WEIGHT, MOST_WEIGHT = 0.4, 0.9
+# Where the embedder does not know the question's script, it ranks almost at random: it only says
+# in which order passages come that are alike by words.
+LEXICAL_WEIGHT_UNKNOWN_SCRIPT = 0.98
 # How far BM25 is measured by what the best passage has, and not by what any passage could have.
 BEST_SHARE = 0.25
 # A question is read in the light of so many before it, the last of which counts half of it and
@@ -83,7 +88,9 @@ def search(
             by_meaning = _by_meaning(session, dense, vector, scope)
         ranked = {hit.id for hit in by_meaning}
         missing = [hit.id for hit in by_words if hit.id not in ranked]
-        weight = LEXICAL_WEIGHT if known else LEXICAL_WEIGHT_UNKNOWN_SCRIPT
+        weight = LEXICAL_WEIGHT_UNKNOWN_SCRIPT
+        if known and by_meaning:
+            weight = lexical_weight(dense.vectors.stands_out(vector, by_meaning[0].cosine))
         fused = fuse(
             by_words,
             by_meaning,
@@ -118,6 +125,14 @@ def _by_meaning(session: Session, dense: Dense, vector: Vectors, scope: Scope) -
     if len(hits) < CANDIDATES < len(nearest):
         hits = dense.vectors.search(vector, CANDIDATES, list(store.visible_ids(session, *scope)))
     return hits
+
+
+def lexical_weight(margin: float | None) -> float:
+    """What words count if the nearest passage stands out by this margin (None: not known)."""
+    if margin is None:
+        return LEXICAL_WEIGHT
+    weight = LEXICAL_WEIGHT + WEIGHT_PER_MARGIN * (USUAL_MARGIN - margin)
+    return min(max(weight, LEAST_WEIGHT), MOST_WEIGHT)
 
 
 def fuse(

@@ -50,6 +50,9 @@ class IndexIdentity(NamedTuple):
 FLAT_PASSAGES = 20_000
 _LOOKED_INTO = 4
 _TRAINING_PASSAGES_PER_LIST = 64
+# What all passages are like is measured on so many of them, and not at all on fewer than a few.
+_SAMPLED = 500
+_FEW = 50
 
 
 class VectorIndex:
@@ -69,6 +72,7 @@ class VectorIndex:
         self._lock = threading.Lock()
         self._index: Any = self._flat()
         self._dirty = True
+        self._sample: NDArray[np.float32] | None = None
 
     def _flat(self) -> Any:
         return self._faiss.IndexIDMap2(self._faiss.IndexFlatIP(self.dim))
@@ -115,14 +119,14 @@ class VectorIndex:
         if not identity.holds_same(found):
             return False
         with self._lock:
-            self._index, self._dirty = index, False
+            self._index, self._dirty, self._sample = index, False, None
         return True
 
     def rebuild(self, vectors: Iterable[tuple[int, bytes]]) -> None:
         """Forget everything and take these (passage id, vector) instead."""
         index = self._built(*self._matrix(vectors))
         with self._lock:
-            self._index, self._dirty = index, True
+            self._index, self._dirty, self._sample = index, True, None
 
     def add(self, vectors: Iterable[tuple[int, bytes]]) -> None:
         """Take in more passages. Once there are many for its lists, the index is made anew beside
@@ -132,7 +136,7 @@ class VectorIndex:
             return
         with self._lock:
             self._index.add_with_ids(matrix, ids)
-            self._dirty = True
+            self._dirty, self._sample = True, None
             index = self._index
         lists = self._lists(index)
         if list_count(index.ntotal) > (2 * lists.nlist if lists else 0):
@@ -169,7 +173,7 @@ class VectorIndex:
 
     def remove(self, ids: Sequence[int]) -> None:
         with self._lock:
-            self._dirty = True
+            self._dirty, self._sample = True, None
             self._index.remove_ids(np.array(ids, dtype=np.int64))
 
     def search(
@@ -202,6 +206,22 @@ class VectorIndex:
                 except RuntimeError:  # there is no other way to ask whether it is there
                     continue
         return found
+
+    def stands_out(self, vector: NDArray[np.float32], cosine: float) -> float | None:
+        """By how many standard deviations a cosine is above the mean of all passages.
+
+        Measured on a sample; None if there are too few passages to say.
+        """
+        with self._lock:
+            if self._sample is None:
+                ids = self._ids(self._index)
+                ids = ids[:: max(1, len(ids) // _SAMPLED)]
+                self._sample = self._index.reconstruct_batch(ids) if len(ids) else None
+            sample = self._sample
+        if sample is None or len(sample) < _FEW:
+            return None
+        cosines = sample @ vector
+        return float((cosine - cosines.mean()) / (cosines.std() or 1.0))
 
     def save(self, model: str) -> None:
         """Write the file if something changed, and that its embedder is found at `model`.

@@ -5,7 +5,7 @@ import pytest
 from retrieval.embedder import Embedder
 from retrieval.lexical import LexicalHit
 from retrieval.library import Library
-from retrieval.search import BEST_SHARE, LEXICAL_WEIGHT_UNKNOWN_SCRIPT, fuse
+from retrieval.search import BEST_SHARE, LEXICAL_WEIGHT_UNKNOWN_SCRIPT, fuse, lexical_weight
 from retrieval.vectors import DenseHit
 
 TEXTS = {
@@ -45,6 +45,12 @@ def test_an_unfit_model_never_lifts_a_passage_over_a_clear_first_by_words() -> N
     weight = LEXICAL_WEIGHT_UNKNOWN_SCRIPT
     fused = fuse(lexical, dense, lexical_weight=weight, best_possible=20.0, more_cosines={})
     assert [hit.id for hit in fused] == [1, 2, 50]
+
+
+def test_words_count_more_where_nothing_stands_out_by_meaning() -> None:
+    assert lexical_weight(3.0) > lexical_weight(4.5) == lexical_weight(None) > lexical_weight(6.0)
+    assert lexical_weight(-9.0) < 1
+    assert lexical_weight(99.0) > 0
 
 
 def test_nothing_found_on_either_side_is_nothing() -> None:
