@@ -129,7 +129,7 @@ def measure(
         cpu["alone"].append((cpu_s(me) - used) / generated(turn))
         page.goto(f"{url}?c={session}")
         expect(page.locator(".pt-retry").last).to_be_visible(timeout=WAIT_MS)
-        page.wait_for_timeout(1_000)
+        page.wait_for_timeout(4_000)  # what comes with opening it is over
         updates.take()
         used, browser_used = cpu_s(me), cpu_s(browsers())
         turn = retried_on_page(page, workspace, session)

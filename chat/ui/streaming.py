@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 # An update costs the server and the browser a few milliseconds, on cores that the engine computes
 # on, and more the longer the answer is, since a browser draws all of it. Text is read as fluently
-# at five updates a second as at twenty.
-_PAUSE_S = 0.22
+# at four updates a second as at twenty.
+_PAUSE_S = 0.25
 _PAUSE_S_A_CHARACTER = 0.00005
 
 
