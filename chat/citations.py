@@ -99,7 +99,8 @@ class Citer:
                 support = found(sentence.end, window)
             else:
                 for start, end in _clauses(answer, sentence):
-                    if window := self._passages.support(answer[start:end], self._asked):
+                    clause = answer[start:end]
+                    if window := self._passages.support(clause, self._asked, is_clause=True):
                         found(end, window)
                 mark(sentence.end, UNSUPPORTED)
             checked.append(Checked(text, support))

@@ -5,7 +5,8 @@ A sentence is supported by one sentence of a passage, or by two that follow each
 - they hold most of its words, weighed by how rare a word is among the passages (IDF), and as much
   of those that the question did not bring: repeating the question is no support. What it is about
   may stand in the passage's title or heading instead;
-- they hold every number of it, in the same unit where it is measured, and every name;
+- they hold every number of it, in one sentence and in the same unit where it is measured, and
+  every name;
 - none of its words is denied in one of the two and not in the other.
 
 Words that no passage holds weigh most, so a sentence that adds something of its own fails.
@@ -19,6 +20,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from chat.words import (
@@ -79,16 +81,21 @@ class Window:
 
     rank: int
     span: Span
-    claim: Claim
+    claims: tuple[Claim, ...]
     about: frozenset[str]
-    sentences: int
+
+    @cached_property
+    def claim(self) -> Claim:
+        """What its sentences say together."""
+        first, *others = self.claims
+        return first | others[0] if others else first
 
     def holds_facts(self, claim: Claim) -> bool:
-        words = self.claim.words
-        known = words | self.about
-        return all(word in words for word in claim.words if is_number(word)) and (
-            claim.names <= known
-        )
+        """Numbers belong together: one sentence has all of them. Names may be said before."""
+        numbers = {word for word in claim.words if is_number(word)}
+        if not any(numbers <= one.words for one in self.claims):
+            return False
+        return claim.names <= self.claim.words | self.about
 
     def contradicts(self, claim: Claim) -> bool:
         said, saying = self.claim, claim
@@ -109,20 +116,27 @@ class Passages:
             spans = sentences(source.text)
             claims = [Claim.of(source.text[start:end]) for start, end in spans]
             self._windows += [
-                Window(rank, span, claim, about, 1)
+                Window(rank, span, (claim,), about)
                 for span, claim in zip(spans, claims, strict=True)
             ]
             self._windows += [
-                Window(rank, Span(a.start, b.end), one | two, about, 2)
+                Window(rank, Span(a.start, b.end), (one, two), about)
                 for a, b, one, two in zip(spans, spans[1:], claims, claims[1:], strict=False)
             ]
             self._counts.update(word for claim in claims for word in claim.words)
             self._sentences += len(spans)
 
-    def support(self, sentence: str, question: frozenset[str]) -> Window | None:
-        """The best window that a sentence follows from; ``question`` are the question's words."""
+    def support(
+        self, sentence: str, question: frozenset[str], *, is_clause: bool = False
+    ) -> Window | None:
+        """The best window that a sentence follows from; ``question`` are the question's words.
+
+        A clause must say something that these do not.
+        """
         claim = Claim.of(sentence)
         new = claim.words - question
+        if is_clause and not new:
+            return None
         if len(claim.words) < MIN_COMMON_WORDS and not any(map(_is_telling, new)):
             return None
         best, best_score = None, 0.0
@@ -133,7 +147,7 @@ class Passages:
             score = self._coverage(claim.words, window.claim.words)
             if score < MIN_OWN_SUPPORT:
                 continue
-            score -= WORTH_ANOTHER_SENTENCE * (window.sentences - 1)
+            score -= WORTH_ANOTHER_SENTENCE * (len(window.claims) - 1)
             if score > best_score and window.holds_facts(claim) and not window.contradicts(claim):
                 best, best_score = window, score
         return best

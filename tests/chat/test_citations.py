@@ -205,3 +205,16 @@ def test_a_sentence_is_complete_when_the_next_one_begins() -> None:
     assert complete("A page holds 16 tokens.") == 0
     text = "A page holds 16 tokens. It"
     assert text[: complete(text)] == "A page holds 16 tokens."
+
+
+def test_numbers_of_two_sentences_are_not_put_together() -> None:
+    passage = Passage(
+        "A cache of 1,024 tokens takes 0.50 GiB of memory. One token takes 512 KiB of memory."
+    )
+    wrong = cite("A cache of 1,024 tokens takes 512 KiB of memory.", "How much?", [passage, *ALL])
+    assert wrong.supports == ()
+
+
+def test_a_clause_that_repeats_the_question_is_not_cited() -> None:
+    cited = cite("A 7B model has 1,024 tokens, which is 999 MiB.", QUESTION, ALL)
+    assert cited.answer == "A 7B model has 1,024 tokens, which is 999 MiB. [?]"
