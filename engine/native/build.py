@@ -123,7 +123,7 @@ def load(
 
 
 def _built(variant: Variant, tool: str, folder: Path, progress: Callable[[str], None]) -> Path:
-    command = [tool, "-std=c++17", "-O3", "-fPIC", "-shared", "-pthread", *TARGETS[variant].options]
+    command = [tool, "-std=c++20", "-O3", "-fPIC", "-shared", "-pthread", *TARGETS[variant].options]
     version = subprocess.run([tool, "--version"], capture_output=True, timeout=30).stdout
     content = hashlib.blake2b(version + " ".join(command).encode(), digest_size=8)
     for source in sorted(SOURCES.iterdir()):

@@ -47,11 +47,13 @@ struct Sequence {
         return keys + size_t(table[position / page_size]) * page_values +
                2 * (position % page_size);
     }
-    // Send for sixteen keys and their values.
-    void fetch_lanes(int position) const {
-        const bf16 *k = key(position), *v = value(position);
-        for (int i = 0; i < head_dim / 2; i++) fetch(k + size_t(i) * 2 * page_size);
-        for (int i = 0; i < LANES * head_dim; i += 32) fetch(v + i);
+    // Send for the block of keys and values from `first` on, up to `stop`.
+    void fetch_block(int first, int stop) const {
+        for (int at = first; at < first + KEYS && at < stop; at += LANES) {
+            const bf16 *k = key(at), *v = value(at);
+            for (int i = 0; i < head_dim / 2; i++) fetch(k + size_t(i) * 2 * page_size);
+            for (int i = 0; i < LANES * head_dim; i += 32) fetch(v + i);
+        }
     }
     const bf16* value(int position) const {
         return values + size_t(table[position / page_size]) * page_values +
@@ -166,8 +168,7 @@ inline void attend(const Sequence& s, const bf16* queries, int count, int start,
     for (int first = start; first < stop; first += KEYS) {
         const int keys = stop - first < KEYS ? stop - first : KEYS;
         // Pages lie anywhere: the next block is sent for while this one is worked on.
-        for (int key = first + KEYS; key < first + 2 * KEYS && key < stop; key += LANES)
-            s.fetch_lanes(key);
+        s.fetch_block(first + KEYS, stop);
         for (int at = 0; at < count; at += QUERY_TILE) {
             const int m = count - at < QUERY_TILE ? count - at : QUERY_TILE;
             int last = 0;

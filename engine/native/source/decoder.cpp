@@ -10,6 +10,7 @@
 namespace pageturn {
 
 Decoder::Decoder(const Model& model, int threads) : m_(model), team_(threads), own_(threads) {
+    for (int i = 0; i < threads; i++) own_[i].number = i;
     group_ = m_.heads / m_.kv_heads;
     q_values_ = m_.heads * m_.head_dim;
     scale_ = 1.44269504f / std::sqrt(float(m_.head_dim));  // softmax in powers of two
@@ -54,28 +55,31 @@ void Decoder::pass(Own& own) {
             store(out, load(out) + a);
             store(out + LANES, load(out + LANES) + b);
         };
-        const auto normed = [&](const float* weight) {
+        const auto normed = [&](const float* weight, const Matrix& next) {
+            warm(own, next);
             return prepare(own, rows, hidden, [=](int row, float* out) {
                 norm(x + size_t(row) * hidden, weight, hidden, out);
             });
         };
-        multiply(own, layer.qkv, normed(layer.attention_norm), rows,
+        multiply(own, layer.qkv, normed(layer.attention_norm, layer.qkv), rows,
                  [&](int row, int column, F a, F b) {
                      float* out = qkv_.data() + size_t(row) * layer.qkv.rows + column;
                      store(out, a);
                      store(out + LANES, b);
                  });
         team_.share(rows, [&](int row) { place(l, layer, row); });
-        team_.share(int(work_.tasks.size()), [&](int i) { attend_task(own, l, work_.tasks[i]); });
+        team_.share(int(work_.tasks.size()), [&](int i) { attend_task(own, l, i); });
+        warm(own, layer.output);
         const Input mixed = prepare(own, rows, q_values_, [&](int row, float* out) {
             mixed_row(row, out);
         });
         multiply(own, layer.output, mixed, rows, add);
-        multiply(own, layer.gate_up, normed(layer.mlp_norm), rows,
+        multiply(own, layer.gate_up, normed(layer.mlp_norm, layer.gate_up), rows,
                  [&](int row, int column, F gate, F up) {
                      store(gated_.data() + size_t(row) * m_.intermediate + column / 2,
                            silu(gate) * up);
                  });
+        warm(own, layer.down);
         const Input gated = prepare(own, rows, m_.intermediate, [&](int row, float* out) {
             std::memcpy(out, gated_.data() + size_t(row) * m_.intermediate,
                         sizeof(float) * m_.intermediate);
@@ -129,25 +133,29 @@ void Decoder::multiply(Own& own, const Matrix& w, const Input& x, int rows, cons
         const float* bias = w.bias ? w.bias + panel * PANEL : nullptr;
         done(row, panel * PANEL, bias ? a + load(bias) : a, bias ? b + load(bias + LANES) : b);
     };
-    if (rows <= FEW && w.kind == INT4) multiply_few<INT4>(w, x.words, rows, finish);
-    else if (rows <= FEW && w.kind == INT8) multiply_few<INT8>(w, x.words, rows, finish);
+    if (rows <= FEW && w.kind == INT4) multiply_few<INT4>(own, w, x.words, rows, finish);
+    else if (rows <= FEW && w.kind == INT8) multiply_few<INT8>(own, w, x.words, rows, finish);
     else multiply_many(own, w, x.narrow, rows, finish);
 }
 
 template <int KIND, class Finish>
-void Decoder::multiply_few(const Matrix& w, const Words& x, int rows, const Finish& finish) {
-    const int panels = w.panels(), together = std::max(1, panels / (8 * team_.size()));
-    team_.share((panels + together - 1) / together, [&](int piece) {
-        const int stop = std::min(panels, (piece + 1) * together);
-        for (int panel = piece * together; panel < stop; panel++)
-            for (int first = 0; first < rows; first += TOGETHER) {
-                const int m = std::min(TOGETHER, rows - first);
-                F left[TOGETHER], right[TOGETHER];
-                few<KIND>(w, w.block(2 * panel), x, first, m, left);
-                few<KIND>(w, w.block(2 * panel + 1), x, first, m, right);
-                for (int i = 0; i < m; i++) finish(first + i, panel, left[i], right[i]);
-            }
+void Decoder::multiply_few(Own& own, const Matrix& w, const Words& x, int rows,
+                           const Finish& finish) {
+    team_.share_runs(own.number, w.panels(), [&](int panel) {
+        for (int first = 0; first < rows; first += TOGETHER) {
+            const int m = std::min(TOGETHER, rows - first);
+            F left[TOGETHER], right[TOGETHER];
+            few<KIND>(w, w.block(2 * panel), x, first, m, left);
+            few<KIND>(w, w.block(2 * panel + 1), x, first, m, right);
+            for (int i = 0; i < m; i++) finish(first + i, panel, left[i], right[i]);
+        }
     });
+}
+
+// Send for the first of a matrix that this thread is about to read.
+void Decoder::warm(const Own& own, const Matrix& w) const {
+    const uint8_t* first = w.block(2 * team_.run_start(own.number, w.panels()));
+    for (int line = 0; line < AHEAD; line += 64) fetch(first + line);
 }
 
 template <class Finish>
@@ -217,13 +225,25 @@ void Decoder::place(int l, const Layer& layer, int row) {
     }
 }
 
-void Decoder::attend_task(Own& own, int l, const Task& task) {
+Sequence Decoder::sequence(int l, const Task& task) const {
+    return {p_.keys + page(l, 0, task.kv_head),
+            p_.values + page(l, 0, task.kv_head),
+            size_t(m_.kv_heads) * p_.page_size * m_.head_dim,
+            s_.span[task.span].table,
+            p_.page_size,
+            m_.head_dim};
+}
+
+void Decoder::attend_task(Own& own, int l, size_t index) {
+    const Task& task = work_.tasks[index];
+    const size_t following = index + team_.size();
+    if (following < work_.tasks.size()) {
+        const Task& next = work_.tasks[following];
+        sequence(l, next).fetch_block(next.start, next.stop);
+    }
     const Span& span = s_.span[task.span];
     const int d = m_.head_dim;
-    const Sequence sequence{p_.keys + page(l, 0, task.kv_head),
-                            p_.values + page(l, 0, task.kv_head),
-                            size_t(m_.kv_heads) * p_.page_size * d,
-                            span.table, p_.page_size, d};
+    const Sequence sequence = this->sequence(l, task);
     Running run;
     run.mixed = own.line.data();
     for (int q = 0; q < task.count; q++)
@@ -271,6 +291,7 @@ void Decoder::mixed_row(int row, float* out) {
 
 void Decoder::logits(Own& own) {
     const int rows = int(s_.logit_rows), hidden = m_.hidden;
+    warm(own, m_.head);
     const Input last = prepare(own, rows, hidden, [&](int i, float* out) {
         norm(x_.data() + size_t(s_.logit_row[i]) * hidden, m_.norm, hidden, out);
     });

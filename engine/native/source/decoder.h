@@ -158,6 +158,7 @@ class Decoder {
   private:
     // What a thread has for itself.
     struct Own {
+        int number;
         InputBuffer input;
         Buffer<float> line;
         Buffer<uint8_t> panel;
@@ -171,11 +172,13 @@ class Decoder {
     template <class Done>
     void multiply(Own& own, const Matrix& w, const Input& x, int rows, const Done& done);
     template <int KIND, class Finish>
-    void multiply_few(const Matrix& w, const Words& x, int rows, const Finish& finish);
+    void multiply_few(Own& own, const Matrix& w, const Words& x, int rows, const Finish& finish);
+    void warm(const Own& own, const Matrix& w) const;
     template <class Finish>
     void multiply_many(Own& own, const Matrix& w, const bf16* x, int rows, const Finish& finish);
     void place(int l, const Layer& layer, int row);
-    void attend_task(Own& own, int l, const Task& task);
+    Sequence sequence(int l, const Task& task) const;
+    void attend_task(Own& own, int l, size_t index);
     void mixed_row(int row, float* out);
     void logits(Own& own);
 

@@ -28,7 +28,7 @@ namespace pageturn {
 constexpr int GROUP = 32, PANEL = 2 * LANES;
 constexpr int FEW = 16;        // rows of x up to which the integer product is used
 constexpr int TOGETHER = 8;    // of them at once
-constexpr int AHEAD = 2560;    // bytes that a product's reading is ahead of its work
+constexpr int AHEAD = 5120;    // bytes that a product's reading is ahead of its work
 
 enum Kind : int32_t { BFLOAT16 = 0, INT8 = 1, INT4 = 2 };
 

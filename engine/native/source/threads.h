@@ -1,13 +1,12 @@
 // A team of threads that runs one function at a time, with barriers and shared counters inside.
 //
 // One function is a whole forward pass: some hundred phases of tens of microseconds, between which
-// the threads spin. Phases hand out their work in small pieces, so that a thread that was put aside
+// the threads spin for a while before they sleep. Phases hand out their work in small pieces, so that a thread that was put aside
 // by the operating system delays the others by one piece only.
 
 #pragma once
 
 #include <immintrin.h>
-#include <sched.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -18,10 +17,12 @@
 
 namespace pageturn {
 
+constexpr int SPINS = 1000;  // some tens of microseconds
+
 class Team {
   public:
     explicit Team(int size) : size_(size) {
-        for (int i = 1; i < size; i++) workers_.emplace_back([this, i] { work(i); });
+        for (int i = 1; i < size; i++) workers_.emplace_back([this] { work(); });
     }
     ~Team() {
         {
@@ -53,12 +54,15 @@ class Team {
             arrived_.store(0, std::memory_order_relaxed);
             next_.store(0, std::memory_order_relaxed);
             round_.store(round + 1, std::memory_order_release);
+            round_.notify_all();
             return;
         }
-        for (int spins = 0; round_.load(std::memory_order_acquire) == round; spins++) {
-            if (spins < 4000) _mm_pause();
-            else sched_yield();
+        for (int spins = 0; spins < SPINS; spins++) {
+            if (round_.load(std::memory_order_acquire) != round) return;
+            _mm_pause();
         }
+        // Somebody was put aside by the operating system: a core that sleeps lets them go on.
+        round_.wait(round, std::memory_order_acquire);
     }
 
     // Pieces 0 .. count - 1, each to one thread; ends with a barrier.
@@ -71,8 +75,17 @@ class Team {
         barrier();
     }
 
+    // The same for pieces that lie side by side in memory: the thread of this number has a run of
+    // them for itself, so that it reads on where it has read, and only the last quarter is shared.
+    template <class Piece> void share_runs(int number, int count, const Piece& piece) {
+        const int run = run_start(1, count);
+        for (int i = number * run; i < (number + 1) * run; i++) piece(i);
+        share(count - run * size_, [&](int i) { piece(run * size_ + i); });
+    }
+    int run_start(int number, int count) const { return number * (count * 3 / 4 / size_); }
+
   private:
-    void work(int) {
+    void work() {
         unsigned long seen = 0;
         for (;;) {
             const std::function<void()>* job;
