@@ -90,7 +90,10 @@ def search(
         missing = [hit.id for hit in by_words if hit.id not in ranked]
         weight = LEXICAL_WEIGHT_UNKNOWN_SCRIPT
         if known and by_meaning:
-            weight = lexical_weight(dense.vectors.stands_out(vector, by_meaning[0].cosine))
+            # A vector drawn towards other questions stands out less, whatever the model knows.
+            best = by_meaning[0].cosine
+            margin = None if earlier else dense.vectors.stands_out(vector, best)
+            weight = lexical_weight(margin)
         fused = fuse(
             by_words,
             by_meaning,
