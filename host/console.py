@@ -180,7 +180,7 @@ def show_answer(events: Iterable[Event]) -> Event:
         for event in events:
             if event["event"] == "quoted" and event["answerable"] is not False:
                 quoted = True
-                live.console.print(_quotes("In the documents", event["evidence"]), markup=False)
+                print(_quotes("In the documents", event["evidence"]), flush=True)
             elif event["event"] == "delta" and console.is_terminal:
                 text += event["text"]
                 live.update(_last_lines(text, console), refresh=True)
