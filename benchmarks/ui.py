@@ -41,7 +41,7 @@ The lighthouse of Skagen was built in 1858 by the architect Niels Sigfred Nebelo
 the lighthouse is 46 metres tall. Its light can be seen from 20 nautical miles away.
 """
 QUESTION = "How tall is the tower of the lighthouse of Skagen?"
-LONG_QUESTION = "List everything about the lighthouse of Skagen in one long numbered list."
+LONG_QUESTION = "When was the lighthouse of Skagen built, by whom, and how tall is it?"
 WAIT_MS = 120_000
 
 

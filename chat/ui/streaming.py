@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from chat.events import Delta, Finished, Quoted, Retrieved, Started, Written
 from chat.ui.cost import progress_row
@@ -36,6 +36,7 @@ def streamed(
     turn_id, written, drawn_at = "", "", 0.0
     found: list[CitationView] = []
     checked = Written("", 0)
+    announced: Any = KEEP  # the quotes, with the line that says that the model's words follow
     for event in events:
         match event:
             case Started(session_id, turn_id):
@@ -49,6 +50,7 @@ def streamed(
                     sources=reading(turn_id, question, found, words),
                 )
             case Quoted(evidence, answerable, _):
+                announced = quotes(turn_id, evidence, answerable, words, answered=True)
                 yield Streamed(
                     quotes=quotes(turn_id, evidence, answerable, words),
                     sources=reading(turn_id, question, found, words, evidence),
@@ -59,10 +61,13 @@ def streamed(
                 written += text
                 pause_s = _PAUSE_S + _PAUSE_S_A_CHARACTER * len(written)
                 if time.monotonic() - drawn_at >= pause_s:
-                    progress = KEEP if drawn_at else progress_row(words("writing"))
+                    shown = safe_markdown(checked.text + written[checked.characters :])
+                    screen = Streamed(live=shown)
+                    if not drawn_at:
+                        row = progress_row(words("writing"))
+                        screen = screen._replace(quotes=announced, progress=row)
                     drawn_at = time.monotonic()
-                    shown = checked.text + written[checked.characters :]
-                    yield Streamed(live=safe_markdown(shown), progress=progress)
+                    yield screen
             case Finished(turn):
                 yield Streamed(sources=sources(turn, words, drawn))
 

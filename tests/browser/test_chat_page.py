@@ -18,7 +18,7 @@ from tests.browser.conftest import ANSWER_MS
 HEIGHT = "How tall is the tower of the lighthouse of Skagen?"
 ARCHITECT = "Who was the architect of the lighthouse of Skagen?"
 COLOUR = "What colour is the bridge of Aarhus?"
-LONG = "List everything about the lighthouse of Skagen in one long numbered list."
+LONG = "When was the lighthouse of Skagen built, by whom, and how tall is it?"
 SAMPLES = Path(__file__).parents[2] / "data" / "library"
 PDF = SAMPLES / "quantising-the-kv-cache.pdf"
 RICH = """Code:

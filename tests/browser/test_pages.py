@@ -16,7 +16,7 @@ from tests.browser.conftest import ANSWER_MS
 
 HEIGHT = "How tall is the tower of the lighthouse of Skagen?"
 ARCHITECT = "Who was the architect of the lighthouse of Skagen?"
-LONG = "List everything about the lighthouse of Skagen in one long numbered list."
+LONG = "When was the lighthouse of Skagen built, by whom, and how tall is it?"
 # A directory as the browser hands it over in a drop: the system's own dragging cannot be had here.
 DROP_FOLDER = """(files) => {
     const file = (name) => ({ name, isFile: true, isDirectory: false,
