@@ -1,8 +1,8 @@
 // A team of threads that runs one function at a time, with barriers and shared counters inside.
 //
 // One function is a whole forward pass: some hundred phases of tens of microseconds, between which
-// the threads spin for a while before they sleep. Phases hand out their work in small pieces, so that a thread that was put aside
-// by the operating system delays the others by one piece only.
+// the threads spin for a while before they sleep. Phases hand out their work in small pieces, so
+// that a thread that was put aside by the operating system delays the others by one piece only.
 
 #pragma once
 
@@ -22,16 +22,14 @@ constexpr int SPINS = 1000;  // some tens of microseconds
 class Team {
   public:
     explicit Team(int size) : size_(size) {
-        for (int i = 1; i < size; i++) workers_.emplace_back([this] { work(); });
-    }
-    ~Team() {
-        {
-            std::lock_guard<std::mutex> hold(mutex_);
-            ending_ = true;
+        try {
+            for (int i = 1; i < size; i++) workers_.emplace_back([this] { work(); });
+        } catch (...) {  // no more threads are to be had: those that began must not outlive us
+            end();
+            throw;
         }
-        wake_.notify_all();
-        for (auto& worker : workers_) worker.join();
     }
+    ~Team() { end(); }
     int size() const { return size_; }
 
     // Run `job` once in every thread, the caller's included.
@@ -53,7 +51,9 @@ class Team {
         if (arrived_.fetch_add(1, std::memory_order_acq_rel) == size_ - 1) {
             arrived_.store(0, std::memory_order_relaxed);
             next_.store(0, std::memory_order_relaxed);
-            round_.store(round + 1, std::memory_order_release);
+            // In the order of all: notify_all looks for sleepers, and must not do so before the new
+            // round is seen by one that is about to sleep.
+            round_.store(round + 1, std::memory_order_seq_cst);
             round_.notify_all();
             return;
         }
@@ -85,6 +85,15 @@ class Team {
     int run_start(int number, int count) const { return number * (count * 3 / 4 / size_); }
 
   private:
+    void end() {
+        {
+            std::lock_guard<std::mutex> hold(mutex_);
+            ending_ = true;
+        }
+        wake_.notify_all();
+        for (auto& worker : workers_) worker.join();
+    }
+
     void work() {
         unsigned long seen = 0;
         for (;;) {
