@@ -53,8 +53,13 @@ class Loop:
         self._something_to_do = threading.Condition(self.lock)
         # The exact mode is exact for one number of threads: the loop keeps the one it starts with.
         self._threads = torch_threads
+        self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        others = torch.get_num_threads()
         self._thread.start()
+        # The last call decides for threads to come: theirs is not the loop's number.
+        self._ready.wait()
+        torch.set_num_threads(others)
 
     def submit(self, request: Request) -> None:
         """Queue a request. Needs the lock.
@@ -84,7 +89,10 @@ class Loop:
 
     def _run(self) -> None:
         try:
-            torch.set_num_threads(self._threads)
+            try:
+                torch.set_num_threads(self._threads)
+            finally:
+                self._ready.set()
             while (plan := self._next_plan()) is not None:
                 if plan:
                     self._step(plan)

@@ -5,7 +5,10 @@ groups, so what is left here is the native arithmetic: bfloat16 inputs and KV, f
 """
 
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +201,37 @@ def test_answers_survive_preemption_and_forks(native: Any, real_engine: Engine) 
     many = [engine.generate(engine.open(), ask, Sampling(max_tokens=40)) for _ in range(5)]
     answers = [generation.result().tokens for generation in many]
     assert all(answer[:8] == alone[:8] for answer in answers)
+
+
+@needs_native
+def test_threads_that_cannot_be_had_are_an_error_and_no_hang() -> None:
+    script = """
+import ctypes, resource
+from pathlib import Path
+from engine.native import build
+from engine.native.decoder import _Model
+begin = build.load().functions.pageturn_open
+begin.restype = ctypes.c_void_p
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, used + 2**28))
+print(begin(ctypes.byref(_Model()), 500))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.strip() == "None"
+
+
+@needs_native
+def test_other_threads_keep_pytorchs_own_number_of_threads(native: Any, tiny: Path) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        native(None, "auto", str(tiny), kv_memory="4MB")
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(torch.get_num_threads).result() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 # -- where it cannot be had ------------------------------------------------------------------
