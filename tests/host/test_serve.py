@@ -100,7 +100,10 @@ def test_a_second_turn_computes_its_new_tokens_only(with_note, run):
 def test_the_terminal_shows_the_answer_its_sources_and_its_cost(with_note, run):
     done = run("ask", QUESTION, "--max-tokens", "24", "--data-dir", with_note.data_dir)
     assert done.returncode == 0
-    cost = r"\d+ reused · \d+ computed · first token [\d.]+ s · [\d.]+ tok/s · KV \d+"
+    cost = (
+        r"\d+ reused · \d+ computed · quoted after [\d.]+ s · first token [\d.]+ s · "
+        r"[\d.]+ tok/s · KV \d+"
+    )
     assert re.search(cost, done.stdout)
     assert "ask --session" in done.stderr
 
@@ -118,7 +121,9 @@ def test_errors_of_the_server_reach_the_command(with_note, run):
 
 def test_a_client_that_goes_away_stops_its_turn(with_note):
     with Client(with_note.info) as client:
-        events = client.ask(QUESTION, options={"max_tokens": 2000})
+        # Hot enough to go on to its limit, which is far away.
+        options = {"max_tokens": 2000, "temperature": 2.0, "top_p": 0.9, "answer": "generate"}
+        events = client.ask(QUESTION, options=options)
         for event in events:
             if event["event"] == "delta":
                 break
@@ -189,7 +194,9 @@ def test_the_end_of_a_server_saves_what_a_running_turn_has(tmp_path, models_dir,
     folder = ["--data-dir", tmp_path / "var"]
     run("add", note, *folder)
     with serving(tmp_path / "var", models_dir) as server, Client(server.info) as client:
-        events = client.ask(QUESTION, options={"max_tokens": 2000})
+        # Hot enough to go on to its limit, which is far away.
+        options = {"max_tokens": 2000, "temperature": 2.0, "top_p": 0.9, "answer": "generate"}
+        events = client.ask(QUESTION, options=options)
         session = next(events)["session"]
         while next(events)["event"] != "delta":
             pass
