@@ -58,7 +58,10 @@ class Cited(NamedTuple):
 
 
 class Citer:
-    """Checks one turn's answer against its passages, as often as more of it is written."""
+    """Checks one turn's answer against its passages, as often as more of it is written.
+
+    ``sources`` are all that the model was given: this turn's passages, then those of earlier ones.
+    """
 
     def __init__(self, question: str, sources: Sequence[Source]) -> None:
         self._asked = words_of(question)

@@ -16,6 +16,7 @@ from sqlalchemy.orm import selectinload
 from chat.rows import branch, chain, drop_removed, in_context, owned, placed, tree
 from chat.tables import Turn, TurnPassage
 from retrieval.database import Database
+from retrieval.views import Found
 
 Ids: TypeAlias = Sequence[int]
 # (turn, whether it directly follows the static part) -> the tokens of its user message
@@ -34,6 +35,20 @@ class ContextTurn(NamedTuple):
         return self.prompt_tokens + self.answer_tokens
 
 
+class ReadPassage(NamedTuple):
+    """A passage in the messages that the model still reads."""
+
+    document_id: str
+    title: str
+    page: int
+    char_start: int
+    char_end: int
+    heading: str
+    text: str
+    page_label: str
+    ocr: bool
+
+
 class Context(NamedTuple):
     """What a conversation's next turn builds on; `earlier` are the questions before it."""
 
@@ -41,6 +56,7 @@ class Context(NamedTuple):
     static_tokens: tuple[int, ...]
     turns: tuple[ContextTurn, ...]
     earlier: tuple[str, ...]
+    passages: tuple[ReadPassage, ...] = ()
 
     @property
     def last_question(self) -> str | None:
@@ -49,6 +65,16 @@ class Context(NamedTuple):
     @property
     def tokens(self) -> list[int]:
         return [*self.static_tokens, *(token for turn in self.turns for token in turn.tokens)]
+
+    def read_besides(self, found: Sequence[Found | ReadPassage]) -> tuple[ReadPassage, ...]:
+        """The passages of earlier turns that are not among those of this one, each once."""
+        here = {_place(passage) for passage in found}
+        others = {_place(p): p for p in self.passages if _place(p) not in here}
+        return tuple(others.values())
+
+
+def _place(passage: Found | ReadPassage) -> tuple[str, int, int, int]:
+    return passage.document_id, passage.page, passage.char_start, passage.char_end
 
 
 class ContextStore:
@@ -68,14 +94,20 @@ class ContextStore:
             if instead_of is not None:
                 every = tree(session, conversation)
                 turns = branch(every, placed(every, instead_of).parent_id)
+            read = in_context(turns)
             return Context(
                 conversation.model,
                 conversation.static_tokens,
                 tuple(
-                    ContextTurn(turn.id, turn.prompt_tokens, turn.answer_tokens)
-                    for turn in in_context(turns)
+                    ContextTurn(turn.id, turn.prompt_tokens, turn.answer_tokens) for turn in read
                 ),
                 tuple(turn.question for turn in turns),
+                tuple(
+                    ReadPassage(*(getattr(row, name) for name in ReadPassage._fields))
+                    for turn in read
+                    for row in turn.passages
+                    if row.in_prompt
+                ),
             )
 
     def trim(self, session_id: str, owner: str, leaving_turns: int, render: Render) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session, selectinload
@@ -15,6 +15,9 @@ from chat.stats import TurnStats
 from chat.tables import Conversation, Turn, TurnPassage
 from chat.views import CitationView, SentenceView, TurnView
 from retrieval.views import Found
+
+if TYPE_CHECKING:
+    from chat.context import ReadPassage
 
 
 def owned(session: Session, session_id: str, owner: str) -> Conversation:
@@ -81,7 +84,7 @@ def passages_read(turn: Turn) -> list[TurnPassage]:
     return [by_rank[rank] for rank in sorted(by_rank)]
 
 
-def found_row(rank: int, passage: Found) -> TurnPassage:
+def found_row(rank: int, passage: Found | ReadPassage) -> TurnPassage:
     """A passage that search brought, not read by the model yet."""
     return TurnPassage(
         rank=rank,
@@ -113,10 +116,19 @@ def stored(checked: Checked) -> dict[str, Any]:
     return {"text": checked.text, "marker": marker, "start": start, "end": end}
 
 
-def attach(turn: Turn, supports: Sequence[Support]) -> None:
-    """Note on a turn's passages which words of them support its answer."""
+def attach(
+    turn: Turn, supports: Sequence[Support], read_before: Sequence[ReadPassage] = ()
+) -> None:
+    """Note on a turn's passages which words of them support its answer.
+
+    Those of earlier turns (``read_before``) that do become passages of this one.
+    """
     by_rank = {row.rank: row for row in turn.passages if row.quoted is None}
+    found = len(by_rank)
     for support in supports:
+        if support.rank not in by_rank:
+            by_rank[support.rank] = found_row(support.rank, read_before[support.rank - found])
+            turn.passages.append(by_rank[support.rank])
         row = by_rank[support.rank]
         if row.marker is not None:  # a second sentence rests on this passage: one more row
             row = _copy(row)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -14,7 +15,7 @@ from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session, selectinload
 
 from chat.citations import Checked, Support
-from chat.context import Context
+from chat.context import Context, ReadPassage
 from chat.judged import Judged
 from chat.migrations import migrate as migrate
 from chat.options import AskOptions
@@ -41,13 +42,18 @@ TITLE_CHARS = 60
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a turn ended: everything that is saved with it in one transaction."""
+    """How a turn ended: everything that is saved with it in one transaction.
+
+    The ranks of ``supports`` go on from the passages that search brought to ``read_before``.
+    """
 
     state: TurnState
     answer: str
     finish_reason: str
     answer_tokens: Sequence[int] = ()
     supports: Sequence[Support] = ()
+    read_before: Sequence[ReadPassage] = ()
+    removed_documents: AbstractSet[str] = frozenset()
     sentences: Sequence[Checked] = ()
     stats: TurnStats | None = None
     error: str | None = None
@@ -168,7 +174,9 @@ class ConversationStore:
             turn.notes = [*outcome.notes]
             turn.sentences = [stored(checked) for checked in outcome.sentences]
             turn.finished_at = _now()
-            attach(turn, outcome.supports)
+            attach(turn, outcome.supports, outcome.read_before)
+            for row in turn.passages:
+                row.removed |= row.document_id in outcome.removed_documents
             drop_removed(turn)
             session.execute(
                 update(Conversation)

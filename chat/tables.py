@@ -84,7 +84,8 @@ class TurnPassage(Base):
     """A passage that search brought for a turn, and one place where the answer rests on it.
 
     A passage that supports several sentences has a row for each, with the same ``rank`` (its place
-    in the search result, from 0) and the same ``marker``. The text is a copy and there is no
+    in the search result, from 0; beyond that, a passage that an earlier turn brought and this
+    answer rests on) and the same ``marker``. The text is a copy and there is no
     foreign key to the library, since what was cited outlives the document. ``in_prompt``: the
     model read it; passages beyond the token budget are found and not read.
 

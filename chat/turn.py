@@ -16,11 +16,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from chat.citations import Cited, Citer, complete
 from chat.clock import NOTICEABLE_S, in_words, slept_s
-from chat.context import Context
+from chat.context import Context, ReadPassage
 from chat.events import Delta, Event, Finished, Quoted, Retrieved, Started, Written
 from chat.judged import Judged, quotes
 from chat.kinds import Kind, kind_of
@@ -44,6 +44,7 @@ from retrieval.errors import RetrievalError
 
 if TYPE_CHECKING:
     from engine import Generation, GenerationResult
+    from retrieval.evidence import Evidence
     from retrieval.views import Found
 
 CHECKPOINT_S = 0.5
@@ -52,6 +53,15 @@ _MOST_CHARACTERS_A_TOKEN = 8
 # A model below this makes up what it was not given, so it is not asked where nothing was found.
 SMALL_PARAMETERS = 1_000_000_000
 SLEPT = "The computer slept for {how_long} while this was being answered."
+
+
+class _Searched(NamedTuple):
+    """What one search brought; ``gate`` is TurnView.gate."""
+
+    passages: tuple[Found, ...]
+    evidence: Evidence
+    gate: float
+    seconds: float
 
 
 @dataclass
@@ -82,6 +92,7 @@ class RunningTurn:
     _reads_whole: bool = False
     _judged: Judged = field(default_factory=Judged)
     _citer: Citer | None = None
+    _read_before: tuple[ReadPassage, ...] = ()
     _text: str = ""
     _said: str = "not_found"  # the finish reason where the model is not asked
     _answer_tokens: Sequence[int] = ()
@@ -170,29 +181,38 @@ class RunningTurn:
             yield from self._generate(self._prepare())
 
     def _search(self) -> None:
-        library = self.services.library
-        result = library.search(
-            self.question,
-            earlier=self.context.earlier,
-            owner=self.owner,
-            limit=self.options.passages,
-            documents=self.options.documents,
-        )
-        self._retrieve_s = result.seconds
-        evidence = library.evidence(result)
-        embedder = result.asked.embedder if result.asked else ""
-        line = self.services.gates.threshold(embedder, evidence.by_meaning)
-        gate = None if self._kind == "summary" else evidence.gate - line
-        found = result.passages
+        searched = self._searched(self.context.earlier)
+        self._retrieve_s = searched.seconds
+        if self.context.earlier and searched.gate < 0:
+            # It may be about something else than what came before it.
+            alone = self._searched(())
+            self._retrieve_s += alone.seconds
+            searched = max(searched, alone, key=lambda one: one.gate)
+        gate = None if self._kind == "summary" else searched.gate
+        found = searched.passages
         if self.options.whole and self._kind in ("summary", "counting") and found:
             found = self._whole(found)
-        quoted = quotes(evidence, found)
+        quoted = quotes(searched.evidence, found)
         if gate is not None and gate < 0:
             quoted = quoted[:1]
         elif self.options.answer == "generate":
             quoted = ()
         self._save_found(Judged(found, quoted, gate))
         self._evidence_s = time.perf_counter() - self.asked_at_s
+
+    def _searched(self, earlier: tuple[str, ...]) -> _Searched:
+        library = self.services.library
+        result = library.search(
+            self.question,
+            earlier=earlier,
+            owner=self.owner,
+            limit=self.options.passages,
+            documents=self.options.documents,
+        )
+        evidence = library.evidence(result)
+        embedder = result.asked.embedder if result.asked else ""
+        line = self.services.gates.threshold(embedder, evidence.by_meaning)
+        return _Searched(result.passages, evidence, evidence.gate - line, result.seconds)
 
     def _whole(self, found: tuple[Found, ...]) -> tuple[Found, ...]:
         """All passages of the best one's document, if the model's context can hold them."""
@@ -265,7 +285,8 @@ class RunningTurn:
             self._generation.cancel()
         answer_start = len(held) + len(prompt.tokens)
         if self._judged.found:
-            self._citer = Citer(self.question, self._judged.found)
+            self._read_before = self.context.read_besides(self._judged.found)
+            self._citer = Citer(self.question, [*self._judged.found, *self._read_before])
         checked = 0
         saved_at_s = time.perf_counter()
         for piece in self._generation:
@@ -341,6 +362,8 @@ class RunningTurn:
             finish_reason="error" if state == "error" else reason,
             answer_tokens=self._closed(tokens),
             supports=cited.supports,
+            read_before=self._read_before,
+            removed_documents=frozenset(self.removed_documents),
             sentences=cited.sentences,
             stats=TurnStats.of(
                 result.stats,
