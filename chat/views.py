@@ -27,8 +27,9 @@ class CitationView:
     of a turn from 1; a passage that supports two sentences by different words has an entry for
     each of them, under one marker. A passage that was found and not cited has neither marker
     nor support. ``removed``: the document is gone, and this text is all that is left of it.
-    ``page_label`` is what the page calls itself ("iii") where that is not its number, else "";
-    ``ocr``: its text was recognised in a picture and may hold mistakes.
+    ``page_label`` is what the page calls itself where that is not its number, else "": "iii", or
+    the name of a chapter or a sheet in quotation marks; ``ocr``: its text was recognised in a
+    picture and may hold mistakes.
     """
 
     document: str
@@ -71,9 +72,17 @@ class SentenceView:
         return {"text": self.text, "supported": self.supported, "citation": citation}
 
 
+def is_name(page_label: str) -> bool:
+    """Whether a page is called by a name, as chapters and sheets are, rather than numbered."""
+    return page_label.startswith("“")
+
+
 def where(page: int, label: str = "", ocr: bool = False) -> str:
     """Where a passage stands, in English: "page iii (3 in the file), read by OCR"."""
-    named = f"page {label} ({page} in the file)" if label else f"page {page}"
+    if is_name(label):
+        named = label
+    else:
+        named = f"page {label} ({page} in the file)" if label else f"page {page}"
     return f"{named}, read by OCR" if ocr else named
 
 

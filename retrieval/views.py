@@ -61,8 +61,9 @@ class Found:
     `page` is 1-based; `char_start:char_end` cut `text` out of that page's extracted text.
     `heading` is the way of headings that leads to the passage (and, for the later rows of a
     table, the table's header). Ranks are 1-based, None where that side did not find it.
-    `page_label` is what the page calls itself where that is not its number, else ""; `ocr` says
-    that its text was recognised in a picture.
+    `page_label` is what the page calls itself where that is not its number, else "": as it is
+    printed ("iii"), or the name of a chapter or a sheet in quotation marks. `ocr` says that its
+    text was recognised in a picture.
     """
 
     passage_id: int

@@ -23,6 +23,14 @@ def seconds(time_s: float) -> str:
     return f"{time_s:.1f} s" if time_s < 10 else f"{time_s:.0f} s"
 
 
+def roughly(time_s: float) -> str:
+    """A time that is only estimated, never none: 5 s, 20 s, 3 min, 2 h."""
+    if time_s < 57.5:
+        return f"{max(1, round(time_s / 5)) * 5} s"
+    minutes = max(1, round(time_s / 60))
+    return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.0f} h"
+
+
 def rate(per_second: float) -> str:
     """Tokens a second, with one decimal below ten."""
     return f"{per_second:.1f}" if per_second < 10 else f"{per_second:.0f}"

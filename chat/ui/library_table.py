@@ -104,6 +104,9 @@ def _state(document: DocumentView, words: Words) -> str:
     total, done = document.passages, document.passages_done
     if document.state == "embedding" and total:
         said = words("stage_progress", stage=stage, done=f"{done:,}", total=f"{total:,}")
+        if document.seconds_left:
+            left = figures.roughly(document.seconds_left)
+            said = words("stage_left", said=said, time=left)
         bar = f'<progress max="{total}" value="{done}" aria-label="{escape(stage)}"></progress>'
     else:
         said = f"{stage}…"

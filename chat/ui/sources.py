@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from chat.ui.i18n import EN, Words
 from chat.ui.text import escape
-from chat.views import CitationView, TurnView
+from chat.views import CitationView, TurnView, is_name
 
 
 def empty(words: Words = EN) -> str:
@@ -166,7 +166,9 @@ def quote_name(place: int) -> str:
 
 
 def page_name(passage: CitationView, words: Words) -> str:
-    """What its page is called: by its number, and by its own label where that is another."""
+    """What its page is called: by its number and, if that is another, its label; or by its name."""
+    if is_name(passage.page_label):
+        return passage.page_label
     if passage.page_label:
         return words("page_labelled", label=passage.page_label, page=passage.page)
     return words("page", page=passage.page)

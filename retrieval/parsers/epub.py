@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from retrieval.errors import NothingToIndex, Unreadable
-from retrieval.parsers.formats import Parsed
+from retrieval.parsers.formats import Parsed, page_name
 from retrieval.parsers.html import html_text
 from retrieval.parsers.package import Damaged, Package, join
 
@@ -16,7 +16,7 @@ _ENCRYPTION = "META-INF/encryption.xml"
 _FONT_METHODS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 _PAGES = frozenset(("application/xhtml+xml", "text/html", "application/x-dtbook+xml"))
 _PAGE_NAME = re.compile(r"(?i)\.x?html?$")
-_FIRST_HEADING = re.compile(r"^#{1,6} ", re.MULTILINE)
+_FIRST_HEADING = re.compile(r"^#{1,6} (.*)", re.MULTILINE)
 MAX_CHAPTERS = 20_000
 
 
@@ -46,7 +46,7 @@ def parse_epub(path: Path) -> Parsed:
     }
     spine = [items[id] for id in _spine(book) if id in items]
     names = _contents(package, items)
-    pages, missing = [], 0
+    pages, labels, missing = [], [], 0
     for item in spine[:MAX_CHAPTERS]:
         is_page = item.type in _PAGES or _PAGE_NAME.search(item.part)
         if not is_page or "nav" in item.properties.split():
@@ -54,8 +54,10 @@ def parse_epub(path: Path) -> Parsed:
         data = _read(package, item.part)
         if data is None:
             missing += 1
-        elif text := _chapter(data, names.get(item.part.lower(), "")):
+        elif text := _chapter(data, name := names.get(item.part.lower(), "")):
             pages.append(text)
+            heading = _FIRST_HEADING.search(text[:2_000])
+            labels.append(page_name(name or (heading.group(1) if heading else "")))
     if not pages:
         raise NothingToIndex(
             "The EPUB book has no chapters with text; it is damaged or holds only pictures. "
@@ -69,6 +71,7 @@ def parse_epub(path: Path) -> Parsed:
         pages=tuple(pages),
         markdown=True,
         warnings=tuple(package.warnings),
+        labels=tuple(labels),
     )
 
 

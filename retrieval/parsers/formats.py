@@ -75,6 +75,7 @@ _MAGIC = (
 
 # What one document may hold: 5,000 pages of a book. The parent process keeps all of it at a time.
 MAX_CHARACTERS = 10_000_000
+MAX_NAME_CHARACTERS = 80
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,9 @@ class Parsed:
 
     `markdown` says that headings ("# ...") and tables ("| a | b |") are marked as in Markdown.
     `warnings` are sentences about what was left out or may be wrong. `labels` are what the pages
-    call themselves (one for each, or none at all); `ocr_pages` are the numbers of those that were
-    recognised in a picture.
+    call themselves (one for each, or none at all): a number as it is printed ("iii"), "", or the
+    `page_name` of a chapter or a sheet. `ocr_pages` are the numbers of those that were recognised
+    in a picture.
     """
 
     title: str
@@ -93,6 +95,14 @@ class Parsed:
     warnings: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     ocr_pages: tuple[int, ...] = ()
+
+
+def page_name(name: str) -> str:
+    """The label of a page that is called by a name, in quotation marks, and so needs no number."""
+    name = " ".join(name.split())
+    if len(name) > MAX_NAME_CHARACTERS:
+        name = f"{name[: MAX_NAME_CHARACTERS - 1].rstrip()}…"
+    return f"“{name}”" if name else ""
 
 
 def check_length(characters: int) -> None:

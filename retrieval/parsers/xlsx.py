@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from retrieval.errors import NothingToIndex, Unreadable
-from retrieval.parsers.formats import Parsed
+from retrieval.parsers.formats import Parsed, page_name
 from retrieval.parsers.package import Package, Relation, text_of
 from retrieval.parsers.tables import MAX_REPEATED, render_table
 from retrieval.parsers.xlsx_formats import BUILTIN, plain, shown
@@ -42,7 +42,7 @@ def parse_xlsx(path: Path) -> Parsed:
         text = reader.text(sheet)
         if text:
             pages.append(f"# {sheet.name}\n\n{text}")
-            labels.append(sheet.name)
+            labels.append(page_name(sheet.name))
             if sheet.is_hidden:
                 package.warnings.append(f"The sheet “{sheet.name}” is hidden; it was read too.")
     if not pages:

@@ -27,6 +27,14 @@ def test_times(time_s: float, text: str) -> None:
     assert figures.seconds(time_s) == text
 
 
+@pytest.mark.parametrize(
+    ("time_s", "text"),
+    [(0.2, "5 s"), (21.4, "20 s"), (57, "55 s"), (58, "1 min"), (200, "3 min"), (7_300, "2 h")],
+)
+def test_estimated_times(time_s: float, text: str) -> None:
+    assert figures.roughly(time_s) == text
+
+
 @pytest.mark.parametrize(("per_second", "text"), [(92.4, "92"), (8.25, "8.2")])
 def test_rates(per_second: float, text: str) -> None:
     assert figures.rate(per_second) == text

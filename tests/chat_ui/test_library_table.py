@@ -24,7 +24,11 @@ def test_a_row_holds_what_it_is_sorted_and_found_by(document: MakeDocument) -> N
 def test_a_document_in_work_says_its_stage_and_how_far_it_is(document: MakeDocument) -> None:
     shown = library_table([document(state="embedding", passages_done=12)], EN)
     assert "indexing · 12 of 34 passages" in shown
+    assert "left" not in shown
     assert '<progress max="34" value="12"' in shown
+    working = document(state="embedding", passages_done=12, seconds_left=21.4)
+    assert "indexing · 12 of 34 passages · about 20 s left" in library_table([working], EN)
+    assert "大约还需 20 s" in library_table([working], ZH)
     assert "reading…" in library_table([document(state="parsing", passages=0)], EN)
 
 

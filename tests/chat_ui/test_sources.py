@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from chat.ui.sources import Span, empty, marked, reading, sources
 from chat.ui.text import escape
-from chat.views import CitationView, TurnView
+from chat.views import CitationView, TurnView, where
 
 Make = Callable[..., CitationView]
 
@@ -117,6 +117,14 @@ def test_a_page_is_named_as_it_is_printed_and_text_from_a_picture_is_said_to_be(
     assert "page iii (3 in the file)" in shown
     assert "read by OCR" in shown
     assert "read by OCR" not in sources(turn(citations=(citation(),)))
+
+
+def test_a_chapter_or_a_sheet_is_called_by_its_name_instead_of_a_page(
+    turn: Callable[..., TurnView], citation: Make
+) -> None:
+    shown = sources(turn(citations=(citation(page_label="“The ponds”"),)))
+    assert '<span class="pt-where">“The ponds”</span>' in shown
+    assert where(3, "“The ponds”", ocr=True) == "“The ponds”, read by OCR"
 
 
 def test_a_name_is_text_and_no_part_of_an_address(

@@ -22,6 +22,14 @@ def test_chapters_come_in_the_order_of_the_spine_with_their_titles(tmp_path: Pat
     parsed = parse_epub(book(tmp_path / "a.epub", chapters, contents=POINT))
     assert parsed.title == "Ponds"
     assert parsed.pages == ("# First\n\nA heron.", "# The second pond\n\nDeep & cold.")
+    assert parsed.labels == ("“First”", "“The second pond”")
+
+
+def test_a_chapter_without_a_name_has_none_and_a_long_name_is_cut(tmp_path: Path) -> None:
+    chapters = {"a.html": "<p>Words</p>", "b.html": f"<h1>{'Long ' * 40}</h1><p>x</p>"}
+    none, long = parse_epub(book(tmp_path / "a.epub", chapters)).labels
+    assert none == ""
+    assert long == f"“{'Long ' * 15}Long…”"
 
 
 def test_titles_of_the_third_version_are_used_and_its_contents_are_no_chapter(

@@ -22,7 +22,7 @@ def test_each_sheet_is_a_page_with_its_tables(tmp_path: Path) -> None:
         "| a | b |\n| --- | --- |",
         "# Old\n\nx",
     )
-    assert parsed.labels == ("Ponds", "Old")
+    assert parsed.labels == ("“Ponds”", "“Old”")
     assert parsed.warnings == ("The sheet “Old” is hidden; it was read too.",)
 
 

@@ -13,6 +13,7 @@ WORDS = {
     "stage_parsing": ("reading", "读取中"),
     "stage_embedding": ("indexing", "索引中"),
     "stage_progress": ("{stage} · {done} of {total} passages", "{stage} · {done} / {total} 个段落"),
+    "stage_left": ("{said} · about {time} left", "{said} · 大约还需 {time}"),
     "unreadable": ("It could not be read.", "无法读取。"),
     "remove_document": ("Remove this document", "移除这个文档"),
     "remove_document_label": ("Remove the document {title}", "移除文档《{title}》"),
