@@ -183,7 +183,7 @@ class RunningTurn:
     def _search(self) -> None:
         searched = self._searched(self.context.earlier)
         self._retrieve_s = searched.seconds
-        if self.context.earlier and searched.gate < 0:
+        if self.context.earlier and searched.gate < 0 and self._kind != "summary":
             # It may be about something else than what came before it.
             alone = self._searched(())
             self._retrieve_s += alone.seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chat.citations import UNSUPPORTED
+from chat.notes import NOT_SUPPORTED
 from chat.stats import TurnStats
 from chat.ui import figures
 from chat.ui.i18n import EN, Words
@@ -12,13 +13,18 @@ from chat.ui.spent import spent
 from chat.ui.text import escape
 from chat.views import TurnView
 
+_SEPARATOR = " · "
 _ENDINGS = ("stopped", "interrupted", "error")
 
 
 def cost_line(stats: TurnStats, words: Words = EN) -> str:
     """What was reused and what was computed, from the turn's own measurements."""
+    return _SEPARATOR.join(_figures(stats, words))
+
+
+def _figures(stats: TurnStats, words: Words) -> list[str]:
     if stats.evidence_s > 0 and not stats.prompt_tokens:  # the model was not asked
-        return words("evidence_time", time=figures.seconds(stats.evidence_s))
+        return [words("evidence_time", time=figures.seconds(stats.evidence_s))]
     parts = [
         words("reused", tokens=f"{stats.cached_tokens:,}"),
         words("computed", tokens=f"{stats.computed_tokens:,}"),
@@ -30,7 +36,7 @@ def cost_line(stats: TurnStats, words: Words = EN) -> str:
     if stats.decode_tokens_per_s > 0:
         parts.append(words("rate", rate=figures.rate(stats.decode_tokens_per_s)))
     parts.append(words("kv", size=figures.size(stats.kv_bytes)))
-    return " · ".join(parts)
+    return parts
 
 
 def cost_row(turn: TurnView, words: Words = EN) -> str:
@@ -40,11 +46,16 @@ def cost_row(turn: TurnView, words: Words = EN) -> str:
     line = [_ending(turn, words), _count(turn, words)]
     detail = ""
     if turn.finish_reason in ("not_found", "evidence"):
-        line.append(f'<span class="pt-figures">{words("model_not_asked")}</span>')
+        said = words("model_not_asked")
+        if turn.stats and turn.stats.evidence_s > 0:
+            said += _SEPARATOR + cost_line(turn.stats, words)
+        line.append(f'<span class="pt-figures">{escape(said)}</span>')
     elif turn.stats:
+        # A line breaks between two figures, never within one.
+        kept = (f"<span>{escape(figure)}</span>" for figure in _figures(turn.stats, words))
         line.append(
             f'<button type="button" class="pt-figures" data-cost aria-expanded="false" '
-            f'title="{words("cost_hint")}">{escape(cost_line(turn.stats, words))}</button>'
+            f'title="{words("cost_hint")}">{_SEPARATOR.join(kept)}</button>'
         )
         detail = f'<div class="pt-spent" hidden>{spent(turn.stats, words)}</div>'
     line.append(f'<span class="pt-acts">{_versions(turn, words)}{_retry(turn, words)}</span>')
@@ -52,12 +63,16 @@ def cost_row(turn: TurnView, words: Words = EN) -> str:
     if turn.error:
         error = escape(translated(turn.error, words))
         parts.append(f'<p class="pt-error" dir="auto">{error}</p>')
+    notes = [*turn.notes]
     if UNSUPPORTED in turn.answer:
-        said = f"<b>?</b> {escape(words('unsupported'))}"
-        parts.append(f'<p class="pt-note" id="unsupported-{escape(turn.turn)}">{said}</p>')
+        said = words("unsupported")
+        if NOT_SUPPORTED in notes:  # says it of all sentences
+            notes.remove(NOT_SUPPORTED)
+            said = translated(NOT_SUPPORTED, words)
+        legend = f"<b>?</b> {escape(said)}"
+        parts.append(f'<p class="pt-note" id="unsupported-{escape(turn.turn)}">{legend}</p>')
     parts.extend(
-        f'<p class="pt-note" dir="auto">{escape(translated(note, words))}</p>'
-        for note in turn.notes
+        f'<p class="pt-note" dir="auto">{escape(translated(note, words))}</p>' for note in notes
     )
     return "".join(parts)
 

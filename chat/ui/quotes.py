@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from chat.ui.i18n import EN, Words
 from chat.ui.sources import page_name, quote_name
 from chat.ui.text import escape
 from chat.views import CitationView
+
+# What Markdown begins a heading, a quotation, an item or bold letters with: no words.
+_MARKUP = re.compile(r"\A(?:#{1,6}\s+|>\s*|[-*+]\s+|[*_]{1,3}(?=\w))+")
 
 
 def quotes(
@@ -25,12 +29,17 @@ def quotes(
     if not evidence:
         return ""
     title = words("closest" if answerable is False else "quoted")
+    kind = "pt-quotes pt-closest" if answerable is False else "pt-quotes"
     lines = "".join(
         f'<a class="pt-quote" href="#source-{escape(turn_id)}-{quote_name(place)}">'
-        f'<q dir="auto">{escape(" ".join(quote.support_text.split()))}</q>'
-        f'<span class="pt-where">{escape(quote.title)}, {escape(page_name(quote, words))}</span>'
+        f'<q dir="auto">{escape(_plain(quote.support_text))}</q>'
+        f'<span class="pt-where">{escape(quote.title)} · {escape(page_name(quote, words))}</span>'
         "</a>"
         for place, quote in enumerate(evidence)
     )
     model = f'<p class="pt-quotes-title">{words("model_says")}</p>' if answered else ""
-    return f'<div class="pt-quotes"><p class="pt-quotes-title">{title}</p>{lines}</div>{model}'
+    return f'<div class="{kind}"><p class="pt-quotes-title">{title}</p>{lines}</div>{model}'
+
+
+def _plain(sentence: str) -> str:
+    return " ".join(_MARKUP.sub("", sentence).split())
