@@ -176,7 +176,8 @@ class ConversationStore:
             turn.finished_at = _now()
             attach(turn, outcome.supports, outcome.read_before)
             for row in turn.passages:
-                row.removed |= row.document_id in outcome.removed_documents
+                if row.document_id in outcome.removed_documents:
+                    row.removed = True
             drop_removed(turn)
             session.execute(
                 update(Conversation)

@@ -11,7 +11,7 @@ from chat.ui.text import escape
 from chat.views import CitationView
 
 # What Markdown begins a heading, a quotation, an item or bold letters with: no words.
-_MARKUP = re.compile(r"\A(?:#{1,6}\s+|>\s*|[-*+]\s+|[*_]{1,3}(?=\w))+")
+_MARKUP = re.compile(r"\A(?:#{1,6}\s+|>\s*|[-*+]\s+|[*_]{2,3}\s*|[*_](?=\w))+")
 
 
 def quotes(

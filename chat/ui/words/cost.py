@@ -21,7 +21,7 @@ WORDS = {
     "model_not_asked": ("the model was not asked", "没有询问模型"),
     "reused": ("{tokens} reused", "复用 {tokens}"),
     "computed": ("{tokens} computed", "计算 {tokens}"),
-    "evidence_time": ("quoted after {time}", "{time} 后摘录"),
+    "evidence_time": ("quoted after {time}", "摘录 {time}"),
     "first_token": ("first token {time}", "首词元 {time}"),
     "rate": ("{rate} tok/s", "{rate} 词元/秒"),
     "kv": ("KV {size}", "KV {size}"),
