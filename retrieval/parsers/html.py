@@ -158,7 +158,7 @@ def _walk(root: LexborNode, writer: _Writer) -> None:
             writer.end()
         elif node.is_text_node:
             writer.inline(node.text_content or "")
-        elif tag in _SKIPPED or not node.is_element_node or _is_hidden(node):
+        elif tag in _SKIPPED or not node.is_element_node or _is_hidden(node) or _is_sign(node):
             continue
         elif tag == "br":
             writer.inline("\v")
@@ -187,6 +187,14 @@ def _walk(root: LexborNode, writer: _Writer) -> None:
 def _is_hidden(node: LexborNode) -> bool:
     attributes = node.attributes
     return "hidden" in attributes or bool(_NOT_SHOWN.search(attributes.get("style") or ""))
+
+
+def _is_sign(node: LexborNode) -> bool:
+    """Whether it is a link that is only a sign to click on, as the "¶" behind a heading."""
+    if node.tag != "a" or not (node.attributes.get("href") or "").startswith("#"):
+        return False
+    text = node.text().strip()
+    return bool(text) and not any(map(str.isalnum, text))
 
 
 def _code(node: LexborNode) -> str:

@@ -69,6 +69,12 @@ def test_lists_are_numbered_and_nested() -> None:
     assert text(body) == "3. three\n4. four\n- inner\n5. five"
 
 
+def test_a_sign_that_links_to_its_own_heading_is_no_text_and_other_links_are() -> None:
+    body = """<h2>Ponds<a href="#ponds">\u00b6</a></h2><p>See <a href="#a">[1]</a> and
+    <a href="#b"><img src="a.png" alt="a map"></a> and <a href="b.html">»</a></p>"""
+    assert text(body) == "## Ponds\n\nSee [1] and a map and »"
+
+
 def test_merged_cells_are_repeated() -> None:
     body = """<table><caption>Counts</caption>
     <tr><th rowspan=2>Pond</th><th colspan=2>Birds</th></tr>
