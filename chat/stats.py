@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,7 +15,8 @@ class TurnStats:
 
     ``ttft_s`` runs from the call of ``ask`` to the first text of the model handed on;
     ``engine_ttft_s`` from the engine's own queue on. Both are 0.0 where the model wrote nothing.
-    ``evidence_s`` runs from the call of ``ask`` to the documents' own sentences, which come first.
+    ``evidence_s`` runs from the call of ``ask`` to the documents' own sentences, which come first,
+    ``total_s`` to the end of the turn.
     ``prompt_tokens = cached_tokens + computed_tokens``; ``static_tokens`` is the part of the
     cached ones that came from the static prompt. Seconds end in ``_s``.
     """
@@ -43,19 +44,11 @@ class TurnStats:
     device_bytes_peak: int = 0
 
     @classmethod
-    def of(
-        cls, engine: EngineStats, *, ttft_s: float, retrieve_s: float, evidence_s: float
-    ) -> TurnStats:
-        """The engine's figures and the turn's own, in one flat value."""
-        measured = asdict(engine)
-        engine_ttft_s = measured.pop("ttft_s")
-        return cls(
-            ttft_s=ttft_s,
-            engine_ttft_s=engine_ttft_s,
-            retrieve_s=retrieve_s,
-            evidence_s=evidence_s,
-            **measured,
-        )
+    def of(cls, engine: EngineStats, turn: TurnStats) -> TurnStats:
+        """The engine's figures and the turn's own, whose clock began earlier, in one flat value."""
+        measured = asdict(engine) | {"engine_ttft_s": engine.ttft_s}
+        del measured["ttft_s"], measured["total_s"]
+        return replace(turn, **measured)
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> TurnStats:

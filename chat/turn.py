@@ -332,7 +332,10 @@ class RunningTurn:
 
     def _outcome(self, state: TurnState, error: str | None) -> Outcome:
         own_stats = TurnStats(
-            ttft_s=self._ttft_s, retrieve_s=self._retrieve_s, evidence_s=self._evidence_s
+            ttft_s=self._ttft_s,
+            retrieve_s=self._retrieve_s,
+            evidence_s=self._evidence_s,
+            total_s=time.perf_counter() - self.asked_at_s,
         )
         if self._generation is None:
             if state == "done" and self.stopping:
@@ -365,12 +368,7 @@ class RunningTurn:
             read_before=self._read_before,
             removed_documents=frozenset(self.removed_documents),
             sentences=cited.sentences,
-            stats=TurnStats.of(
-                result.stats,
-                ttft_s=self._ttft_s,
-                retrieve_s=self._retrieve_s,
-                evidence_s=self._evidence_s,
-            ),
+            stats=TurnStats.of(result.stats, own_stats),
             error=error,
             notes=self._notes,
         )

@@ -50,11 +50,12 @@ def test_quotes_of_a_document_are_counted_for_its_owner(world: World) -> None:
         for document in world.library.documents()
     }
     turn = world.ask(SIZE_QUESTION)
-    cited = {citation.document for citation in turn.citations}
+    shown = [*turn.citations, *turn.evidence]
+    cited = {citation.document for citation in shown}
     assert cited
     for document, count in before.items():
         now = world.conversations.quotes(document)
-        own = [citation for citation in turn.citations if citation.document == document]
+        own = {citation.text for citation in shown if citation.document == document}
         assert now.passages == count.passages + len(own)
         assert now.conversations == count.conversations + (document in cited)
         assert world.conversations.quotes(document, "bob") == (0, 0)
