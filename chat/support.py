@@ -24,7 +24,6 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from chat.words import (
-    Span,
     content_words,
     denied,
     is_number,
@@ -33,6 +32,7 @@ from chat.words import (
     sentences,
     without_units,
 )
+from retrieval.sentences import Span
 
 MIN_SUPPORT = 0.7
 # What is said must stand there: title and heading can only say of what.

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from retrieval.sentences import Span, trimmed
 
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _WORD = re.compile(
@@ -75,13 +76,6 @@ _UNIT_NAMES = {
 }  # fmt: skip
 
 
-class Span(NamedTuple):
-    """A stretch ``text[start:end]``."""
-
-    start: int
-    end: int
-
-
 def content_words(text: str) -> list[str]:
     """The words that carry meaning, in order, repeats included."""
     return list(_words(unicodedata.normalize("NFKC", text)))
@@ -145,7 +139,7 @@ def sentences(text: str) -> list[Span]:
         spans.append(Span(start, match.end()))
         start = match.end()
     spans.append(Span(start, len(text)))
-    return [span for raw in spans if (span := _trimmed(text, raw)).start < span.end]
+    return [span for raw in spans if (span := trimmed(text, raw)).start < span.end]
 
 
 def _words(text: str) -> Iterator[str]:
@@ -182,12 +176,3 @@ def _stem(word: str) -> str:
             doubled = ending in ("ing", "ed") and stem[-1] == stem[-2] and stem[-1] not in "lsz"
             return stem[:-1] if doubled else stem
     return word
-
-
-def _trimmed(text: str, span: Span) -> Span:
-    start, end = span
-    while start < end and text[start].isspace():
-        start += 1
-    while start < end and text[end - 1].isspace():
-        end -= 1
-    return Span(start, end)

@@ -99,7 +99,7 @@ def _joined(text: str, pieces: list[Span]) -> list[Span]:
     found: list[Span] = []
     waiting: int | None = None
     for piece in pieces:
-        start, end = _trimmed(text, piece)
+        start, end = trimmed(text, piece)
         if start == end:
             continue
         if any(map(str.isalpha, text[start:end])):
@@ -110,7 +110,7 @@ def _joined(text: str, pieces: list[Span]) -> list[Span]:
         elif waiting is None:
             waiting = start
     if waiting is not None:
-        found.append(_trimmed(text, Span(waiting, pieces[-1].end)))
+        found.append(trimmed(text, Span(waiting, pieces[-1].end)))
     return found
 
 
@@ -119,11 +119,11 @@ def _short(text: str, span: Span) -> Iterator[Span]:
     start = span.start
     while span.end - start > MAX_CHARACTERS:
         cut = _cut(text, start, start + MAX_CHARACTERS)
-        part = _trimmed(text, Span(start, cut))
+        part = trimmed(text, Span(start, cut))
         if part.start < part.end:
             yield part
         start = cut
-    part = _trimmed(text, Span(start, span.end))
+    part = trimmed(text, Span(start, span.end))
     if part.start < part.end:
         yield part
 
@@ -138,7 +138,8 @@ def _cut(text: str, start: int, limit: int) -> int:
     return limit
 
 
-def _trimmed(text: str, span: Span) -> Span:
+def trimmed(text: str, span: Span) -> Span:
+    """A span without the white space at its ends."""
     start, end = span
     while start < end and text[start].isspace():
         start += 1

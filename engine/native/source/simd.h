@@ -79,8 +79,6 @@ inline I splat_bits(uint32_t x) { return {_mm512_set1_epi32(int(x))}; }
 template <int N> inline I words_right(I a) { return {_mm512_srli_epi16(a.v, N)}; }
 template <int N> inline I words_left(I a) { return {_mm512_slli_epi16(a.v, N)}; }
 template <int N> inline I words_right_signed(I a) { return {_mm512_srai_epi16(a.v, N)}; }
-inline I low_words_up(I a) { return {_mm512_slli_epi32(a.v, 16)}; }
-inline F as_floats(I a) { return {_mm512_castsi512_ps(a.v)}; }
 inline F to_floats(I a) { return {_mm512_cvtepi32_ps(a.v)}; }
 inline I words_to_ints_low(I a) { return {_mm512_srai_epi32(_mm512_slli_epi32(a.v, 16), 16)}; }
 inline I words_to_ints_high(I a) { return {_mm512_srai_epi32(a.v, 16)}; }
@@ -212,8 +210,6 @@ inline I splat_bits(uint32_t x) { PT_I(_mm256_set1_epi32(int(x))) }
 template <int N> inline I words_right(I a) { PT_I(_mm256_srli_epi16(a.v[h], N)) }
 template <int N> inline I words_left(I a) { PT_I(_mm256_slli_epi16(a.v[h], N)) }
 template <int N> inline I words_right_signed(I a) { PT_I(_mm256_srai_epi16(a.v[h], N)) }
-inline I low_words_up(I a) { PT_I(_mm256_slli_epi32(a.v[h], 16)) }
-inline F as_floats(I a) { PT_F(_mm256_castsi256_ps(a.v[h])) }
 inline F to_floats(I a) { PT_F(_mm256_cvtepi32_ps(a.v[h])) }
 inline I words_to_ints_low(I a) {
     PT_I(_mm256_srai_epi32(_mm256_slli_epi32(a.v[h], 16), 16))
