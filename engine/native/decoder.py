@@ -10,10 +10,12 @@ from typing import Any
 import torch
 
 from engine.attention.batch import Batch
+from engine.kv.layout import PageLayout
 from engine.kv.pool import PagePool
 from engine.model_config import ModelConfig
 from engine.native.build import NativeLibrary
 from engine.native.packing import PANEL, Join, by_turns, in_a_row, pack
+from engine.native.pool import NativePool, Store
 from engine.weight_scheme import SchemedTensors
 
 
@@ -54,15 +56,6 @@ class _Model(ctypes.Structure):
     ]
 
 
-class _Pool(ctypes.Structure):
-    _fields_ = [
-        ("keys", c_void_p),
-        ("values", c_void_p),
-        ("pages", c_int64),
-        ("page_size", c_int32),
-    ]
-
-
 class _Span(ctypes.Structure):
     _fields_ = [
         ("start", c_int64),
@@ -80,6 +73,27 @@ class _Step(ctypes.Structure):
         ("logit_row", c_void_p),
         ("logits", c_void_p),
     ]
+
+
+def _step(batch: Batch, logits: torch.Tensor | None = None) -> _Step:
+    spans = (_Span * len(batch.spans))(
+        *(_Span(s.start, s.stop, s.context, s.table.data_ptr()) for s in batch.spans)
+    )
+    return _Step(
+        batch.tokens.numel(), len(batch.spans), 0 if logits is None else len(logits),
+        batch.tokens.data_ptr(), batch.positions.data_ptr(), batch.pages.data_ptr(),
+        spans, batch.logit_rows.data_ptr(), None if logits is None else logits.data_ptr(),
+    )  # fmt: skip
+
+
+def _store(pool: PagePool) -> Any:
+    assert isinstance(pool, NativePool), "the kernels read no other pool"
+    return ctypes.byref(pool.store)
+
+
+def _check(failed: int, batch: Batch) -> None:
+    if failed:
+        raise MemoryError(f"there is not enough memory for a step of {len(batch.tokens)} tokens")
 
 
 def obstacle(config: ModelConfig, page_size: int) -> str | None:
@@ -133,7 +147,11 @@ class NativeDecoder:
             self._keep(frequencies), norm, embedding, head, self._layers,
         )  # fmt: skip
         self._forward = library.functions.pageturn_forward
-        self._forward.argtypes = (c_void_p, POINTER(_Pool), POINTER(_Step))
+        self._forward.argtypes = (c_void_p, POINTER(Store), POINTER(_Step))
+        self._embed = library.functions.pageturn_embed
+        self._embed.argtypes = (c_void_p, c_void_p, c_int32, c_void_p)
+        self._run_layer = library.functions.pageturn_layer
+        self._run_layer.argtypes = (c_void_p, c_int32, c_void_p, POINTER(Store), POINTER(_Step))
         self._close = library.functions.pageturn_close
         self._close.argtypes = (c_void_p,)
         begin = library.functions.pageturn_open
@@ -146,28 +164,49 @@ class NativeDecoder:
         if getattr(self, "_decoder", None):
             self._close(self._decoder)
 
+    def make_pool(self, layout: PageLayout, frames: int) -> NativePool:
+        """A pool for this decoder.
+
+        Args:
+            layout: of bfloat16, without an `obstacle`.
+            frames: how many pages in full precision it holds.
+        """
+        return NativePool(layout, frames)
+
     def forward(self, batch: Batch, pool: PagePool) -> torch.Tensor:
         """See `Decoder.forward`.
+
+        Args:
+            batch: int64 tensors, contiguous.
+            pool: one of `make_pool`.
 
         Raises:
             MemoryError: there is no room for a step of this size.
         """
-        rows = batch.logit_rows.numel()
-        logits = torch.empty(rows, self.config.vocabulary)
-        spans = (_Span * len(batch.spans))(
-            *(_Span(s.start, s.stop, s.context, s.table.data_ptr()) for s in batch.spans)
-        )
-        step = _Step(
-            batch.tokens.numel(), len(batch.spans), rows,
-            batch.tokens.data_ptr(), batch.positions.data_ptr(), batch.pages.data_ptr(),
-            spans, batch.logit_rows.data_ptr(), logits.data_ptr(),
-        )  # fmt: skip
-        store = _Pool(pool.keys.data_ptr(), pool.values.data_ptr(), pool.pages, pool.page_size)
-        if self._forward(self._decoder, ctypes.byref(store), ctypes.byref(step)):
-            raise MemoryError(
-                f"there is not enough memory for a step of {len(batch.tokens)} tokens"
-            )
+        logits = torch.empty(batch.logit_rows.numel(), self.config.vocabulary)
+        step = _step(batch, logits)
+        _check(self._forward(self._decoder, _store(pool), ctypes.byref(step)), batch)
         return logits
+
+    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Rows of the embedding, where the residual stream begins: [rows, hidden], float32."""
+        x = torch.empty(len(tokens), self.config.hidden)
+        self._embed(self._decoder, tokens.data_ptr(), len(tokens), x.data_ptr())
+        return x
+
+    def run_layer(self, layer: int, x: torch.Tensor, batch: Batch, pool: PagePool) -> torch.Tensor:
+        """See `Decoder.run_layer`.
+
+        Raises:
+            MemoryError: there is no room for a step of this size.
+        """
+        x = x.float().clone(memory_format=torch.contiguous_format)
+        step = _step(batch)
+        _check(
+            self._run_layer(self._decoder, layer, x.data_ptr(), _store(pool), ctypes.byref(step)),
+            batch,
+        )
+        return x
 
     # -- weights -----------------------------------------------------------------------------
 

@@ -1,9 +1,4 @@
-// Attention that reads keys and values where they lie: in pages.
-//
-// One head's part of a page, for d = head_dim and p = page_size (a multiple of 16):
-//
-//   keys    [d / 2][p][2]   sixteen keys side by side, so a query's dot products need no lane sums
-//   values  [p / 2][d][2]   two keys' values in a lane, so a weight pair multiplies both
+// Attention that reads keys and values where they lie: in pages (pages.h).
 //
 // The query heads that share a KV head are rows of one problem. It is solved in one pass over the
 // keys with a running maximum and sum (Milakov & Gimelshein, 2018; Dao et al., "FlashAttention",
@@ -11,11 +6,10 @@
 
 #pragma once
 
-#include "simd.h"
+#include "pages.h"
 
 namespace pageturn {
 
-constexpr int KEYS = 64;    // keys in a block: four vectors of scores
 constexpr int QUERIES = 48; // query rows in a block
 constexpr int SPLIT = 256;  // keys in a part, where few queries look at many keys
 #if defined(__AVX512F__)
@@ -24,42 +18,6 @@ constexpr int QUERY_TILE = 6;  // query rows whose scores stay in registers
 constexpr int QUERY_TILE = 2;
 #endif
 constexpr float HIDDEN = -1e30f, LOWEST = -1e29f;  // a masked score; where a maximum begins
-
-struct Pool {
-    bf16 *keys, *values;  // [layers][pages][kv_heads][page]
-    int64_t pages;
-    int32_t page_size;
-};
-
-struct Span {
-    int64_t start, stop, context;  // rows; keys once this step's are written
-    const int64_t* table;          // [pages]
-};
-
-// Where one KV head of a sequence has its keys and values.
-struct Sequence {
-    const bf16 *keys, *values;  // this layer's and head's part of page 0
-    size_t page_values;         // distance of two pages
-    const int64_t* table;
-    int page_size, head_dim;
-
-    const bf16* key(int position) const {
-        return keys + size_t(table[position / page_size]) * page_values +
-               2 * (position % page_size);
-    }
-    // Send for the block of keys and values from `first` on, up to `stop`.
-    void fetch_block(int first, int stop) const {
-        for (int at = first; at < first + KEYS && at < stop; at += LANES) {
-            const bf16 *k = key(at), *v = value(at);
-            for (int i = 0; i < head_dim / 2; i++) fetch(k + size_t(i) * 2 * page_size);
-            for (int i = 0; i < LANES * head_dim; i += 32) fetch(v + i);
-        }
-    }
-    const bf16* value(int position) const {
-        return values + size_t(table[position / page_size]) * page_values +
-               size_t(position % page_size) * head_dim;
-    }
-};
 
 // Running softmax of up to 48 query rows.
 struct Running {
@@ -70,16 +28,17 @@ struct Running {
 };
 
 template <int M, int N>
-inline void mix(const Sequence& s, int first, int keys, int d, const bf16* weights,
-                const float* decay, float* mixed) {
+inline void mix(const Block& block, int head_dim, int d, const bf16* weights, const float* decay,
+                float* mixed) {
     F sums[M][N];
     for (int m = 0; m < M; m++)
         for (int n = 0; n < N; n++)
-            sums[m][n] = load(mixed + size_t(m) * s.head_dim + d + n * LANES) * splat(decay[m]);
-    for (int k = 0; k < keys; k += LANES) {
-        const bf16* values = s.value(first + k) + 2 * d;
-        const int pairs = (keys - k < LANES ? keys - k : LANES) / 2;
-        for (int j = 0; j < pairs; j++, values += 2 * s.head_dim) {
+            sums[m][n] = load(mixed + size_t(m) * head_dim + d + n * LANES) * splat(decay[m]);
+    for (int k = 0; k < block.count; k += LANES) {
+        const bf16* values = block.run[k / LANES].values + 2 * d;
+        const int left = block.count - k;
+        const int pairs = (left < LANES ? left : LANES) / 2;
+        for (int j = 0; j < pairs; j++, values += 2 * head_dim) {
             I pair[N];
             for (int n = 0; n < N; n++) pair[n] = bits(values + n * 2 * LANES);
 #pragma GCC unroll 6
@@ -88,7 +47,7 @@ inline void mix(const Sequence& s, int first, int keys, int d, const bf16* weigh
                 for (int n = 0; n < N; n++) sums[m][n] = dot_halves(sums[m][n], pair[n], weight);
             }
         }
-        if (keys - k < LANES && keys % 2) {  // the last key's partner was never written
+        if (left < LANES && left % 2) {  // the last key's partner was never written
             const I mine = splat_bits(0x0000ffff);
             for (int m = 0; m < M; m++) {
                 const I weight = splat_pair(weights + m * KEYS + k + 2 * pairs) & mine;
@@ -100,27 +59,26 @@ inline void mix(const Sequence& s, int first, int keys, int d, const bf16* weigh
     }
     for (int m = 0; m < M; m++)
         for (int n = 0; n < N; n++)
-            store(mixed + size_t(m) * s.head_dim + d + n * LANES, sums[m][n]);
+            store(mixed + size_t(m) * head_dim + d + n * LANES, sums[m][n]);
 }
 
-// M query rows (from row `at` of the block) over the keys first .. first + keys - 1, at most 64.
+// M query rows (from row `at` on) over a block of keys.
 template <int M>
-inline void attend_tile(const Sequence& s, const bf16* queries, int at, int first, int keys,
-                        int window, float scale, Running& run) {
-    F scores[M][4];
-    const bf16* column[4];
-    const int vectors = (keys + LANES - 1) / LANES;
-    for (int n = 0; n < 4; n++) column[n] = s.key(first + (n < vectors ? n : 0) * LANES);
+inline void attend_tile(const Block& block, int head_dim, const bf16* queries, int at, int window,
+                        float scale, Running& run) {
+    const int first = block.first, keys = block.count;
+    F scores[M][RUNS];
     for (int m = 0; m < M; m++)
-        for (int n = 0; n < 4; n++) scores[m][n] = zero();
-    const bf16* row = queries + size_t(at) * s.head_dim;
-    for (int i = 0; i < s.head_dim / 2; i++) {
-        I key[4];
-        for (int n = 0; n < 4; n++) key[n] = bits(column[n] + size_t(i) * 2 * s.page_size);
+        for (int n = 0; n < RUNS; n++) scores[m][n] = zero();
+    const bf16* row = queries + size_t(at) * head_dim;
+    for (int i = 0; i < head_dim / 2; i++) {
+        I key[RUNS];
+        for (int n = 0; n < RUNS; n++)
+            key[n] = bits(block.run[n].keys + i * block.run[n].key_step);
 #pragma GCC unroll 6
         for (int m = 0; m < M; m++) {
-            const I pair = splat_pair(row + size_t(m) * s.head_dim + 2 * i);
-            for (int n = 0; n < 4; n++) scores[m][n] = dot_halves(scores[m][n], key[n], pair);
+            const I pair = splat_pair(row + size_t(m) * head_dim + 2 * i);
+            for (int n = 0; n < RUNS; n++) scores[m][n] = dot_halves(scores[m][n], key[n], pair);
         }
     }
     bf16 weights[M * KEYS];
@@ -130,7 +88,7 @@ inline void attend_tile(const Sequence& s, const bf16* queries, int at, int firs
         const int seen_from = window ? position - window + 1 - first : 0;
         const int seen_to = position + 1 - first < keys ? position + 1 - first : keys;
         if (seen_to < KEYS || seen_from > 0)
-            for (int n = 0; n < 4; n++)
+            for (int n = 0; n < RUNS; n++)
                 scores[m][n] = within(seen_from - n * LANES, seen_to - n * LANES, scores[m][n],
                                       splat(HIDDEN));
         const float largest = greatest(max(max(scores[m][0], scores[m][1]),
@@ -143,30 +101,31 @@ inline void attend_tile(const Sequence& s, const bf16* queries, int at, int firs
     for (int m = 0; m < M; m++) {
         F total = load(run.total[at + m]) * splat(decay[m]);
         const F shift = splat(-run.most[at + m] * scale);
-        for (int n = 0; n < 4; n++) {
+        for (int n = 0; n < RUNS; n++) {
             const F weight = exp2(fma(scores[m][n], splat(scale), shift));
             total = total + weight;
             store_narrow(weights + m * KEYS + n * LANES, weight);
         }
         store(run.total[at + m], total);
     }
-    float* mixed = run.mixed + size_t(at) * s.head_dim;
+    float* mixed = run.mixed + size_t(at) * head_dim;
     int d = 0;
-    for (; d + 4 * LANES <= s.head_dim; d += 4 * LANES)
-        mix<M, 4>(s, first, keys, d, weights, decay, mixed);
-    for (; d < s.head_dim; d += LANES) mix<M, 1>(s, first, keys, d, weights, decay, mixed);
+    for (; d + 4 * LANES <= head_dim; d += 4 * LANES)
+        mix<M, 4>(block, head_dim, d, weights, decay, mixed);
+    for (; d < head_dim; d += LANES) mix<M, 1>(block, head_dim, d, weights, decay, mixed);
 }
 
 // A block of query rows over keys start .. stop - 1; `start` is a multiple of 64.
 inline void attend(const Sequence& s, const bf16* queries, int count, int start, int stop,
                    int window, float scale, Running& run) {
+    const int d = s.head_dim;
     for (int m = 0; m < count; m++) {
         run.most[m] = LOWEST;
         store(run.total[m], zero());
-        std::memset(run.mixed + size_t(m) * s.head_dim, 0, sizeof(float) * s.head_dim);
+        std::memset(run.mixed + size_t(m) * d, 0, sizeof(float) * d);
     }
     for (int first = start; first < stop; first += KEYS) {
-        const int keys = stop - first < KEYS ? stop - first : KEYS;
+        const Block block = s.block(first, stop);
         // Pages lie anywhere: the next block is sent for while this one is worked on.
         s.fetch_block(first + KEYS, stop);
         for (int at = 0; at < count; at += QUERY_TILE) {
@@ -176,13 +135,13 @@ inline void attend(const Sequence& s, const bf16* queries, int count, int start,
                 last = run.position[at + i] > last ? run.position[at + i] : last;
             if (last < first) continue;  // all of these keys lie after all of these rows
             switch (m) {
-                case 1: attend_tile<1>(s, queries, at, first, keys, window, scale, run); break;
-                case 2: attend_tile<2>(s, queries, at, first, keys, window, scale, run); break;
+                case 1: attend_tile<1>(block, d, queries, at, window, scale, run); break;
+                case 2: attend_tile<2>(block, d, queries, at, window, scale, run); break;
 #if defined(__AVX512F__)
-                case 3: attend_tile<3>(s, queries, at, first, keys, window, scale, run); break;
-                case 4: attend_tile<4>(s, queries, at, first, keys, window, scale, run); break;
-                case 5: attend_tile<5>(s, queries, at, first, keys, window, scale, run); break;
-                default: attend_tile<6>(s, queries, at, first, keys, window, scale, run);
+                case 3: attend_tile<3>(block, d, queries, at, window, scale, run); break;
+                case 4: attend_tile<4>(block, d, queries, at, window, scale, run); break;
+                case 5: attend_tile<5>(block, d, queries, at, window, scale, run); break;
+                default: attend_tile<6>(block, d, queries, at, window, scale, run);
 #endif
             }
         }

@@ -18,12 +18,36 @@ Decoder::Decoder(const Model& model, int threads) : m_(model), team_(threads), o
 }
 
 void Decoder::forward(const Pool& pool, const Step& step) {
+    begin(pool, step);
+    run([&](Own& own) { pass(own); });
+}
+
+void Decoder::embed(const int64_t* tokens, int count, float* out) {
+    run([&](Own&) {
+        team_.share(count, [&](int row) {
+            decode_row(m_.embedding, int(tokens[row]), out + size_t(row) * m_.hidden);
+        });
+    });
+}
+
+void Decoder::run_layer(int layer, float* x, const Pool& pool, const Step& step) {
+    begin(pool, step);
+    run([&](Own& own) {
+        team_.share(int(s_.rows), [&](int row) { turn(row); });
+        block(own, m_.layer[layer], 0, x);
+    });
+}
+
+template <class Job> void Decoder::run(const Job& job) {
+    std::atomic<int> number{0};
+    team_.run([&] { job(own_[number.fetch_add(1)]); });
+}
+
+void Decoder::begin(const Pool& pool, const Step& step) {
     p_ = pool;
     s_ = step;
     work_.plan(s_, m_, group_);
     reserve();
-    std::atomic<int> number{0};
-    team_.run([&] { pass(own_[number.fetch_add(1)]); });
 }
 
 // All memory of a step, before the threads begin: nothing in a pass can fail.
@@ -45,52 +69,56 @@ void Decoder::reserve() {
 }
 
 void Decoder::pass(Own& own) {
-    const int rows = int(s_.rows), hidden = m_.hidden;
     float* x = x_.data();
-    team_.share(rows, [&](int row) { embed(row); });
-    for (int l = 0; l < m_.layers; l++) {
-        const Layer& layer = m_.layer[l];
-        const auto add = [&](int row, int column, F a, F b) {
-            float* out = x + size_t(row) * hidden + column;
-            store(out, load(out) + a);
-            store(out + LANES, load(out + LANES) + b);
-        };
-        const auto normed = [&](const float* weight, const Matrix& next) {
-            warm(own, next);
-            return prepare(own, rows, hidden, [=](int row, float* out) {
-                norm(x + size_t(row) * hidden, weight, hidden, out);
-            });
-        };
-        multiply(own, layer.qkv, normed(layer.attention_norm, layer.qkv), rows,
-                 [&](int row, int column, F a, F b) {
-                     float* out = qkv_.data() + size_t(row) * layer.qkv.rows + column;
-                     store(out, a);
-                     store(out + LANES, b);
-                 });
-        team_.share(rows, [&](int row) { place(l, layer, row); });
-        team_.share(int(work_.tasks.size()), [&](int i) { attend_task(own, l, i); });
-        warm(own, layer.output);
-        const Input mixed = prepare(own, rows, q_values_, [&](int row, float* out) {
-            mixed_row(row, out);
-        });
-        multiply(own, layer.output, mixed, rows, add);
-        multiply(own, layer.gate_up, normed(layer.mlp_norm, layer.gate_up), rows,
-                 [&](int row, int column, F gate, F up) {
-                     store(gated_.data() + size_t(row) * m_.intermediate + column / 2,
-                           silu(gate) * up);
-                 });
-        warm(own, layer.down);
-        const Input gated = prepare(own, rows, m_.intermediate, [&](int row, float* out) {
-            std::memcpy(out, gated_.data() + size_t(row) * m_.intermediate,
-                        sizeof(float) * m_.intermediate);
-        });
-        multiply(own, layer.down, gated, rows, add);
-    }
+    team_.share(int(s_.rows), [&](int row) {
+        decode_row(m_.embedding, int(s_.tokens[row]), x + size_t(row) * m_.hidden);
+        turn(row);
+    });
+    for (int l = 0; l < m_.layers; l++) block(own, m_.layer[l], l, x);
     logits(own);
 }
 
-void Decoder::embed(int row) {
-    decode_row(m_.embedding, int(s_.tokens[row]), x_.data() + size_t(row) * m_.hidden);
+// A layer on rows x, with layer l of the pool.
+void Decoder::block(Own& own, const Layer& layer, int l, float* x) {
+    const int rows = int(s_.rows), hidden = m_.hidden;
+    const auto add = [&](int row, int column, F a, F b) {
+        float* out = x + size_t(row) * hidden + column;
+        store(out, load(out) + a);
+        store(out + LANES, load(out + LANES) + b);
+    };
+    const auto normed = [&](const float* weight, const Matrix& next) {
+        warm(own, next);
+        return prepare(own, rows, hidden, [=](int row, float* out) {
+            norm(x + size_t(row) * hidden, weight, hidden, out);
+        });
+    };
+    multiply(own, layer.qkv, normed(layer.attention_norm, layer.qkv), rows,
+             [&](int row, int column, F a, F b) {
+                 float* out = qkv_.data() + size_t(row) * layer.qkv.rows + column;
+                 store(out, a);
+                 store(out + LANES, b);
+             });
+    team_.share(rows, [&](int row) { place(l, layer, row); });
+    team_.share(int(work_.tasks.size()), [&](int i) { attend_task(own, l, i); });
+    warm(own, layer.output);
+    const Input mixed = prepare(own, rows, q_values_, [&](int row, float* out) {
+        mixed_row(row, out);
+    });
+    multiply(own, layer.output, mixed, rows, add);
+    multiply(own, layer.gate_up, normed(layer.mlp_norm, layer.gate_up), rows,
+             [&](int row, int column, F gate, F up) {
+                 store(gated_.data() + size_t(row) * m_.intermediate + column / 2, silu(gate) * up);
+             });
+    warm(own, layer.down);
+    const Input gated = prepare(own, rows, m_.intermediate, [&](int row, float* out) {
+        std::memcpy(out, gated_.data() + size_t(row) * m_.intermediate,
+                    sizeof(float) * m_.intermediate);
+    });
+    multiply(own, layer.down, gated, rows, add);
+}
+
+// Cosines and sines of a row's position.
+void Decoder::turn(int row) {
     float* angles = angles_.data() + size_t(row) * m_.head_dim;
     for (int i = 0; i < m_.head_dim / 2; i++) {
         const float angle = float(s_.positions[row]) * m_.inverse_frequencies[i];
@@ -206,7 +234,7 @@ void Decoder::place(int l, const Layer& layer, int row) {
             bf16* out = queries(row, head / group_) + head % group_ * d;
             for (int i = 0; i < d; i += LANES) store_narrow(out + i, load(line + i));
         } else {
-            bf16* out = p_.keys + page(l, s_.pages[row], head - m_.heads) + 2 * offset;
+            bf16* out = p_.keys(l, s_.pages[row], head - m_.heads, d) + 2 * offset;
             for (int i = 0; i < d; i += LANES) {
                 bf16 key[LANES];
                 store_narrow(key, load(line + i));
@@ -215,7 +243,7 @@ void Decoder::place(int l, const Layer& layer, int row) {
         }
     }
     for (int head = 0; head < m_.kv_heads; head++, line += d) {
-        bf16* out = p_.values + page(l, s_.pages[row], head);
+        bf16* out = p_.values(l, s_.pages[row], head, d);
         out += size_t(offset / 2) * 2 * d + offset % 2;
         for (int i = 0; i < d; i += LANES) {
             bf16 value[LANES];
@@ -226,12 +254,7 @@ void Decoder::place(int l, const Layer& layer, int row) {
 }
 
 Sequence Decoder::sequence(int l, const Task& task) const {
-    return {p_.keys + page(l, 0, task.kv_head),
-            p_.values + page(l, 0, task.kv_head),
-            size_t(m_.kv_heads) * p_.page_size * m_.head_dim,
-            s_.span[task.span].table,
-            p_.page_size,
-            m_.head_dim};
+    return {p_, l, task.kv_head, m_.head_dim, s_.span[task.span].table};
 }
 
 void Decoder::attend_task(Own& own, int l, size_t index) {
@@ -312,25 +335,42 @@ void Decoder::logits(Own& own) {
 
 }  // namespace pageturn
 
+namespace {
+template <class Job> int tried(const Job& job) {
+    try {
+        job();
+        return 0;
+    } catch (...) {  // no exception may cross into C
+        return 1;
+    }
+}
+}  // namespace
+
 extern "C" {
 
 void* pageturn_open(const pageturn::Model* model, int threads) {
     try {
         return new pageturn::Decoder(*model, threads);
-    } catch (...) {  // no exception may cross into C
+    } catch (...) {
         return nullptr;
     }
 }
 
 void pageturn_close(void* decoder) { delete static_cast<pageturn::Decoder*>(decoder); }
 
-// 0, or 1 when there was not enough memory.
+// The others give 0, or 1 when there was not enough memory.
 int pageturn_forward(void* decoder, const pageturn::Pool* pool, const pageturn::Step* step) {
-    try {
-        static_cast<pageturn::Decoder*>(decoder)->forward(*pool, *step);
-        return 0;
-    } catch (...) {
-        return 1;
-    }
+    return tried([&] { static_cast<pageturn::Decoder*>(decoder)->forward(*pool, *step); });
+}
+
+int pageturn_embed(void* decoder, const int64_t* tokens, int count, float* out) {
+    return tried([&] { static_cast<pageturn::Decoder*>(decoder)->embed(tokens, count, out); });
+}
+
+int pageturn_layer(void* decoder, int layer, float* x, const pageturn::Pool* pool,
+                   const pageturn::Step* step) {
+    return tried([&] {
+        static_cast<pageturn::Decoder*>(decoder)->run_layer(layer, x, *pool, *step);
+    });
 }
 }

@@ -154,6 +154,10 @@ class Decoder {
   public:
     Decoder(const Model& model, int threads);
     void forward(const Pool& pool, const Step& step);
+    // Rows of the embedding: out [count, hidden].
+    void embed(const int64_t* tokens, int count, float* out);
+    // One layer on rows x [rows, hidden], in place, with layer 0 of a pool.
+    void run_layer(int layer, float* x, const Pool& pool, const Step& step);
 
   private:
     // What a thread has for itself.
@@ -164,9 +168,12 @@ class Decoder {
         Buffer<uint8_t> panel;
     };
 
+    void begin(const Pool& pool, const Step& step);
     void reserve();
+    template <class Job> void run(const Job& job);
     void pass(Own& own);
-    void embed(int row);
+    void block(Own& own, const Layer& layer, int l, float* x);
+    void turn(int row);
     void norm(const float* x, const float* weight, int size, float* out) const;
     template <class Row> Input prepare(Own& own, int rows, int columns, const Row& make);
     template <class Done>
@@ -182,10 +189,6 @@ class Decoder {
     void mixed_row(int row, float* out);
     void logits(Own& own);
 
-    // Values before a head's part of a page.
-    size_t page(int l, int64_t page, int head) const {
-        return ((size_t(l) * p_.pages + page) * m_.kv_heads + head) * p_.page_size * m_.head_dim;
-    }
     bf16* queries(int row, int kv_head) const {
         return q_.data() + (size_t(kv_head) * s_.rows + row) * group_ * m_.head_dim;
     }
