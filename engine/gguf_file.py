@@ -47,6 +47,19 @@ _BLOCK = {
     "ffn_down": "mlp.down_proj",
 }
 
+_SIZES = {
+    "num_hidden_layers": ("block_count",),
+    "num_attention_heads": ("attention.head_count",),
+    "num_key_value_heads": ("attention.head_count_kv",),
+    "hidden_size": ("embedding_length",),
+    "head_dim": ("attention.key_length",),
+    "kv_lora_rank": ("attention.kv_lora_rank",),
+    "qk_rope_head_dim": ("rope.dimension_count",),
+    # With MLA, the second is the latent's where the first is there too.
+    "v_head_dim": ("attention.value_length_mla", "attention.value_length"),
+    "sliding_window": ("attention.sliding_window",),
+}
+
 
 def convert(file: Path, folder: Path, progress: Callable[[str], None]) -> None:
     """Write the model in `file` to `folder`, which is made.
@@ -56,13 +69,9 @@ def convert(file: Path, folder: Path, progress: Callable[[str], None]) -> None:
         WeightsUnusable: the file is broken or lacks something.
         OSError: the folder cannot be written.
     """
-    from gguf import GGUFReader
     from transformers import AutoTokenizer
 
-    try:
-        reader = GGUFReader(file)
-    except Exception as error:  # the reader fails in many ways on a broken file
-        raise WeightsUnusable(f"{file} is not a usable GGUF file: {error}") from error
+    reader = _open(file)
     folder.mkdir(parents=True)
     config = _config(reader)
     (folder / "config.json").write_text(json.dumps(config, indent=2))
@@ -89,6 +98,35 @@ def convert(file: Path, folder: Path, progress: Callable[[str], None]) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
+def sizes(file: Path) -> dict[str, Any]:
+    """What decides the size of its KV, of any family, under a Hugging Face configuration's names.
+
+    Raises:
+        WeightsUnusable: the file is broken.
+    """
+    fields = _fields(_open(file))
+    arch = fields.get("general.architecture", "unknown")
+    found: dict[str, Any] = {}
+    for name, keys in _SIZES.items():
+        known = (fields.get(f"{arch}.{key}") for key in keys)
+        if (value := next((one for one in known if one is not None), None)) is not None:
+            found[name] = value
+    return found
+
+
+def _open(file: Path) -> Any:
+    from gguf import GGUFReader
+
+    try:
+        return GGUFReader(file)
+    except Exception as error:  # the reader fails in many ways on a broken file
+        raise WeightsUnusable(f"{file} is not a usable GGUF file: {error}") from error
+
+
+def _fields(reader: Any) -> dict[str, Any]:
+    return {name: field.contents() for name, field in reader.fields.items() if field.types}
+
+
 def _shards(
     tensors: Iterator[tuple[str, torch.Tensor]],
 ) -> Iterator[dict[str, torch.Tensor]]:
@@ -105,7 +143,7 @@ def _shards(
 
 def _config(reader: Any) -> dict[str, Any]:
     """The file's settings under the names that a Hugging Face configuration has."""
-    fields = {name: field.contents() for name, field in reader.fields.items() if field.types}
+    fields = _fields(reader)
     arch = str(fields.get("general.architecture", "unknown"))
     if arch not in _FAMILY:
         raise UnsupportedArchitecture(arch, SUPPORTED)

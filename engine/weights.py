@@ -21,6 +21,7 @@ from engine.quantised import Quantised
 
 Progress = Callable[[str], None]
 
+_STAMP = "converted-from.json"
 _WEIGHT_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -40,12 +41,7 @@ def model_folder(model: str, convert_dir: Path | None, progress: Progress) -> Pa
     if path.is_dir():
         if (path / "config.json").is_file():
             return path
-        files = sorted(path.glob("*.gguf"))
-        if len(files) == 1:
-            return _convert_gguf(files[0], convert_dir, progress)
-        raise WeightsUnusable(
-            f"The folder {path} holds neither a config.json nor exactly one .gguf file."
-        )
+        return _convert_gguf(only_gguf(path), convert_dir, progress)
     if path.is_file():
         if path.suffix.lower() != ".gguf":
             raise WeightsUnusable(f"{path} is not a .gguf file: give the model's folder instead.")
@@ -60,12 +56,35 @@ def model_folder(model: str, convert_dir: Path | None, progress: Progress) -> Pa
     raise ModelNotFound(model)
 
 
-def _convert_gguf(file: Path, convert_dir: Path | None, progress: Progress) -> Path:
-    """Convert a GGUF file to a folder, once; a file of another size or time is converted again."""
+def only_gguf(folder: Path) -> Path:
+    """The GGUF file of a folder without a configuration.
+
+    Raises:
+        WeightsUnusable: there is none, or more than one.
+    """
+    files = list(folder.glob("*.gguf"))
+    if len(files) != 1:
+        raise WeightsUnusable(
+            f"The folder {folder} holds neither a config.json nor exactly one .gguf file."
+        )
+    return files[0]
+
+
+def converted(file: Path, convert_dir: Path | None) -> Path | None:
+    """The folder that a GGUF file was converted to; None where it has to be done (again)."""
+    target = _target(file, convert_dir)
+    stamp = target / _STAMP
+    return target if stamp.is_file() and stamp.read_text() == _stamp(file) else None
+
+
+def _target(file: Path, convert_dir: Path | None) -> Path:
+    return (convert_dir or file.parent) / f"{file.stem}.converted"
+
+
+def _stamp(file: Path) -> str:
+    """Says which file a folder was made from: one of another size or time is converted again."""
     stat = file.stat()
-    home = convert_dir or file.parent
-    target = home / f"{file.stem}.converted"
-    stamp = json.dumps(
+    return json.dumps(
         {
             "version": CONVERTER_VERSION,
             "file": file.name,
@@ -73,20 +92,25 @@ def _convert_gguf(file: Path, convert_dir: Path | None, progress: Progress) -> P
             "mtime_ns": stat.st_mtime_ns,
         }
     )
-    stamp_file = target / "converted-from.json"
+
+
+def _convert_gguf(file: Path, convert_dir: Path | None, progress: Progress) -> Path:
+    """Convert a GGUF file to a folder, once."""
+    if found := converted(file, convert_dir):
+        return found
+    target, stamp = _target(file, convert_dir), _stamp(file)
+    home = target.parent
     part = home / f"{file.stem}.converting"
-    if stamp_file.is_file() and stamp_file.read_text() == stamp:
-        return target
     try:
         home.mkdir(parents=True, exist_ok=True)
         with FileLock(home / f".{file.stem}.lock"):
-            if stamp_file.is_file() and stamp_file.read_text() == stamp:
+            if converted(file, convert_dir):
                 return target  # another process has done it in the meantime
             progress(f"Converting {file.name}, once")
             shutil.rmtree(part, ignore_errors=True)  # left by a kill
             try:
                 convert(file, part, progress)
-                (part / stamp_file.name).write_text(stamp)
+                (part / _STAMP).write_text(stamp)
                 shutil.rmtree(target, ignore_errors=True)
                 part.replace(target)
             finally:

@@ -1,0 +1,164 @@
+"""How much memory KV takes, worked out from a model's sizes: by attention, by codec.
+
+Sessions share nothing here, and every page is counted whole: what a pool that holds nothing else
+would need. Arithmetic over `PageLayout` only; no model and no weights.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from engine.errors import SettingError
+from engine.kv.codec import ALIGNMENT, CODECS, Codec
+from engine.kv.layout import PageLayout
+from engine.kv.shape import Latent, Shape
+
+PLAIN = ("float32", "bfloat16", "float16")
+KV_DTYPES = (*PLAIN, "fp8", "int8", "k8v4", "int4")
+MOST_TOKENS = 10**9
+MOST_SESSIONS = 10**6
+
+_EXAMPLE_GROUP = 4  # query heads that share KV in the example of GQA, as 32 share 8
+
+
+@dataclass(frozen=True)
+class Need:
+    """What is asked for.
+
+    Attributes:
+        tokens: of each session.
+        memory_bytes: that KV may take.
+        dtype: of pages that stay in full precision where the others are coded.
+    """
+
+    tokens: int
+    sessions: int
+    memory_bytes: int
+    page_size: int = 16
+    dtype: str = "bfloat16"
+
+    def __post_init__(self) -> None:
+        for name, size, most in (
+            ("tokens", self.tokens, MOST_TOKENS),
+            ("sessions", self.sessions, MOST_SESSIONS),
+        ):
+            if not 1 <= size <= most:
+                raise SettingError(f"--{name} must lie between 1 and {most:,}, not {size:,}.")
+        if self.dtype not in PLAIN:
+            raise SettingError(f"--dtype must be one of {', '.join(PLAIN)}, not {self.dtype!r}.")
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One way in which heads share keys and values.
+
+    Attributes:
+        own: whether the model is like that; the others are the same model with other heads.
+    """
+
+    name: str
+    kv_heads: int
+    own: bool
+
+
+@dataclass(frozen=True)
+class Size:
+    """KV in one dtype.
+
+    Attributes:
+        token_bytes: of a coded page's token where pages are coded, scales included.
+        session_bytes: with the first page and the recent window, which stay in full precision.
+        longest_tokens: of one session, if it has all the memory.
+        sessions_that_fit: of so many tokens.
+    """
+
+    token_bytes: float
+    session_bytes: int
+    total_bytes: int
+    longest_tokens: int
+    sessions_that_fit: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """A size, or the reason why there is none."""
+
+    kv_dtype: str
+    size: Size | None
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class LatentLayout(PageLayout):
+    """Pages of MLA: one latent of `head_dim` numbers for keys and values, and a rotated part.
+
+    No engine of ours runs it. Assumed is that the latent is coded as a head's keys are, and that
+    the rotated part stays in full precision.
+    """
+
+    rotary: int = 0
+
+    @property
+    def plain_layer_bytes(self) -> int:
+        return self.page_size * (self.head_dim + self.rotary) * self.dtype.itemsize
+
+    @property
+    def slot_layer_bytes(self) -> int:
+        if self.codec is None:
+            return self.plain_layer_bytes
+        size = self.codec.keys.bytes(self.page_size, self.head_dim)
+        size += self.page_size * self.rotary * self.dtype.itemsize
+        return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def attentions(shape: Shape) -> list[Attention]:
+    """The model's own and the others to compare it with: MHA, GQA, MQA, and MLA where it has it."""
+    own = 0 if shape.latent else shape.kv_heads
+    shared = shape.kv_heads
+    if not 1 < shared < shape.heads:  # the model is no GQA: the usual one stands for it
+        shared = shape.heads // _EXAMPLE_GROUP if shape.heads % _EXAMPLE_GROUP == 0 else 0
+    counts = [("MHA", shape.heads), ("GQA", shared if shared > 1 else 0), ("MQA", 1)]
+    if shape.heads == 1:
+        counts = counts[:1]
+    found = [Attention(name, count, count == own) for name, count in counts if count]
+    return [*found, Attention("MLA", 1, True)] if shape.latent else found
+
+
+def rows(shape: Shape, attention: Attention, need: Need) -> Iterator[Row]:
+    """A row for each dtype in which pages can be held."""
+    latent = shape.latent if attention.name == "MLA" else None
+    for name in KV_DTYPES:
+        try:
+            yield Row(name, _size(_layout(shape, attention, latent, name, need), need))
+        except SettingError as error:
+            yield Row(name, None, str(error))
+
+
+def _layout(
+    shape: Shape, attention: Attention, latent: Latent | None, kv_dtype: str, need: Need
+) -> PageLayout:
+    head_dim = latent.rank if latent else shape.head_dim
+    plain = kv_dtype if kv_dtype in PLAIN else need.dtype
+    codec = Codec.of(kv_dtype, head_dim) if kv_dtype in CODECS else None
+    if latent and codec and codec.keys != codec.values:
+        raise SettingError("MLA keeps one latent for both: there are no values to code apart.")
+    sizes = (shape.layers, attention.kv_heads, head_dim, need.page_size, getattr(torch, plain))
+    return LatentLayout(*sizes, codec, latent.rotary) if latent else PageLayout(*sizes, codec)
+
+
+def _size(layout: PageLayout, need: Need) -> Size:
+    session = layout.slots(need.tokens)
+    # A pool is made of whole frames.
+    slots = need.memory_bytes // layout.frame_bytes * layout.slots_per_frame
+    pages = bisect_right(
+        range(1, slots + 1), slots, key=lambda pages: layout.slots(pages * layout.page_size)
+    )
+    return Size(
+        token_bytes=layout.slot_bytes / layout.page_size,
+        session_bytes=session * layout.slot_bytes,
+        total_bytes=need.sessions * session * layout.slot_bytes,
+        longest_tokens=pages * layout.page_size,
+        sessions_that_fit=slots // session,
+    )
