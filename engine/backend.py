@@ -10,6 +10,7 @@ from engine.attention.reference import ReferenceAttention
 from engine.config import EngineConfig
 from engine.device import choose_dtype
 from engine.errors import SettingError
+from engine.kv.layout import PageLayout
 from engine.kv.pool import PagePool
 from engine.model import Decoder
 from engine.model_config import ModelConfig
@@ -38,6 +39,18 @@ class Model(Protocol):
 
     def forward(self, batch: Batch, pool: PagePool) -> torch.Tensor:
         """Logits of a batch; writes keys and values to the pool. See `Decoder.forward`."""
+        ...
+
+    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        """See `Decoder.embed`."""
+        ...
+
+    def run_layer(self, layer: int, x: torch.Tensor, batch: Batch, pool: PagePool) -> torch.Tensor:
+        """See `Decoder.run_layer`."""
+        ...
+
+    def make_pool(self, layout: PageLayout, frames: int) -> PagePool:
+        """See `Decoder.make_pool`."""
         ...
 
 

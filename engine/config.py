@@ -10,6 +10,9 @@ from engine.errors import SettingError
 DEVICES = ("auto", "cpu", "cuda")
 BACKENDS = ("auto", "torch", "native")
 WEIGHTS = ("auto", "bfloat16", "int8", "int4")
+KV_DTYPES = (
+    "auto", "float32", "bfloat16", "float16", "float64", "fp8", "int8", "k8v4", "int4",
+)  # fmt: skip
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 
 _UNITS = {
@@ -72,6 +75,13 @@ class EngineConfig:
             other models the native backend rounds to int8, the torch backend rounds nothing.
         kv_memory: see `KVMemory.parse`. `auto` on a CPU is the smaller of a quarter of the RAM
             that the process may use and what `max_sessions` full contexts need.
+        kv_dtype: what keys and values are held in: a dtype, or a codec (`engine.kv.codec`) for all
+            but the first page and the recent window. `auto` is the dtype of the arithmetic, unless
+            the device's memory holds fewer than `max_sessions` full contexts of it: then int8.
+            A codec is used only if the model passes its gate (`engine.gate`); otherwise the next
+            better one is.
+        refresh_tokens: a session is refreshed exactly in idle time when so many of its tokens were
+            computed from coded KV; 0 never does.
         page_size: token positions in a page; a power of two.
         max_sessions: requests that run at once; others wait, first come, first served.
         max_waiting: requests that may wait; one more is refused with `QueueFull`.
@@ -90,6 +100,10 @@ class EngineConfig:
     backend: Literal["auto", "torch", "native"] = "auto"
     weights: Literal["auto", "bfloat16", "int8", "int4"] = "auto"
     kv_memory: str = "auto"
+    kv_dtype: Literal[
+        "auto", "float32", "bfloat16", "float16", "float64", "fp8", "int8", "k8v4", "int4"
+    ] = "auto"
+    refresh_tokens: int = 512
     page_size: int = 16
     max_sessions: int = 8
     max_waiting: int = 64
@@ -107,6 +121,10 @@ class EngineConfig:
             raise SettingError(f"backend {self.backend!r} is not one of {', '.join(BACKENDS)}.")
         if self.weights not in WEIGHTS:
             raise SettingError(f"weights {self.weights!r} is not one of {', '.join(WEIGHTS)}.")
+        if self.kv_dtype not in KV_DTYPES:
+            raise SettingError(f"kv-dtype {self.kv_dtype!r} is not one of {', '.join(KV_DTYPES)}.")
+        if self.refresh_tokens < 0:
+            raise SettingError("refresh-tokens must not be negative; 0 never refreshes.")
         if not 1 <= self.page_size <= 1024 or self.page_size & (self.page_size - 1):
             raise SettingError(
                 f"page-size {self.page_size} is not a power of two between 1 and 1,024."

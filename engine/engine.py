@@ -23,6 +23,7 @@ from engine.kv.prefix import PrefixStats
 from engine.kv.session import Session
 from engine.loading import load
 from engine.loop import Loop
+from engine.refresh import Refresh
 from engine.request import Request
 from engine.runner import Runner
 from engine.sampling import Sampler, Sampling
@@ -64,10 +65,10 @@ class Engine:
         self._pool = loaded.pool
         self._runner = Runner(loaded.model, loaded.pool)
         self._cache = KVCache(
-            loaded.pool.pages,
-            config.page_size,
-            loaded.pool.copy_page,
-            salt=(loaded.name, self.dtype),
+            loaded.pool.layout,
+            loaded.pool.frames,
+            loaded.pool,
+            salt=(loaded.name, self.dtype, self.kv_dtype),
             caching=config.prefix_cache,
         )
         self._scheduler = Scheduler(
@@ -79,8 +80,8 @@ class Engine:
             self._cache,
             stop_tokens=self.format.stop_tokens,
             device=loaded.model.device,
-            page_bytes=loaded.pool.page_bytes,
             torch_threads=loaded.model.torch_threads,
+            idle_refresh=self._idle_refresh,
         )
         self._lock = self._loop.lock
 
@@ -107,6 +108,12 @@ class Engine:
         """Name of the dtype of weights, KV and arithmetic."""
         return str(self._model.dtype).removeprefix("torch.")
 
+    @property
+    def kv_dtype(self) -> str:
+        """What pages before the recent window hold: a codec's name, or a dtype's."""
+        layout = self._pool.layout
+        return layout.codec.name if layout.codec else str(layout.dtype).removeprefix("torch.")
+
     # -- conversations -----------------------------------------------------------------------
 
     def set_system(self, text: str) -> None:
@@ -125,7 +132,7 @@ class Engine:
             with self._lock:
                 self._cache.add(static)
             while not self._pin(static):  # others may take an idle session's pages in between
-                self.generate(static, (), Sampling(max_tokens=0)).result()
+                self.recompute(static)
         except EngineError:
             self.format.system(before)
             self.close(static)
@@ -183,6 +190,7 @@ class Engine:
             _check_idle(session)
             if not 0 <= tokens <= len(session.tokens):
                 raise ValueError(f"{tokens} is not within 0..{len(session.tokens)} tokens")
+            self._loop.give_way(session)
             self._cache.truncate(session, tokens)
 
     def drop_kv(self, session: Session) -> None:
@@ -193,6 +201,7 @@ class Engine:
         """
         with self._lock:
             _check_idle(session)
+            self._loop.give_way(session)
             self._cache.drop(session)
 
     def close(self, session: Session, forget: bool = False) -> None:
@@ -211,36 +220,40 @@ class Engine:
             if session.closed:
                 return
             _check_idle(session)
+            self._loop.give_way(session)
             self._cache.close(session, forget)
 
     def recompute(self, session: Session) -> int:
         """Compute a session's whole KV again in the exact mode; blocks until it is done.
 
-        The session runs in batches of its own, always 128 rows on absolute boundaries (the last
-        one is padded), on pages of its own. So the result depends on the tokens alone: it equals,
-        bit for bit, that of any other session with the same tokens in this mode. Other sessions'
-        steps go on in between.
+        It goes layer by layer, in batches of always 128 rows on absolute boundaries, into pages of
+        its own (see `Refresh`); the session keeps its KV meanwhile where there is room for both.
+        So the result depends on the tokens alone: it equals, bit for bit, that of any other session
+        with the same tokens and static prompt in this mode. Other sessions' steps go on in between.
 
         Returns:
             How many tokens were computed.
 
         Raises:
             SessionBusy, SessionClosed: it is answering, or was closed.
-            ContextTooLong: it does not fit with its last batch padded.
-            QueueFull, EngineStopped: it cannot begin now; the session keeps its KV.
-            EngineError: the computation failed.
+            ContextTooLong: the pool does not hold it.
+            EngineStopped: it cannot begin now; the session keeps its KV.
+            EngineError: the computation failed; the session keeps its KV.
         """
         with self._lock:
             _check_idle(session)
             if not session.tokens:
                 return 0
-            request = self._request(session, Sampling(), len(session.tokens), 0, exact=True)
-            own_pages = self._pool.pages - len(self._cache.static.pages)
-            if request.padded_tokens > own_pages * self.config.page_size:
-                raise ContextTooLong(request.padded_tokens, own_pages * self.config.page_size)
-            self._loop.submit(request)
-            self._cache.drop(session)
-        return request.generation.result().stats.computed_tokens
+            refresh = Refresh(self._model, self._pool, session, idle=False)
+            self._loop.submit_refresh(refresh)
+        refresh.wait()
+        return refresh.tokens
+
+    def _idle_refresh(self) -> Refresh | None:
+        """The refresh that is due, while nobody waits. Called with the lock held."""
+        least = self.config.refresh_tokens
+        session = self._cache.most_approximate(least) if least else None
+        return Refresh(self._model, self._pool, session, idle=True) if session else None
 
     # -- answers -----------------------------------------------------------------------------
 
@@ -273,18 +286,14 @@ class Engine:
                 raise ContextTooLong(prompt + 1, limit)
             request = self._request(session, sampling, prompt, min(sampling.max_tokens, room))
             self._loop.submit(request)
+            session.refreshed_tokens = 0
             session.tokens += new_tokens
             if not session.pending_tokens:  # logits come from computing at least one token
                 self._cache.truncate_kv(session, prompt - 1)
         return request.generation
 
     def _request(
-        self,
-        session: Session,
-        sampling: Sampling,
-        prompt: int,
-        max_tokens: int,
-        exact: bool = False,
+        self, session: Session, sampling: Sampling, prompt: int, max_tokens: int
     ) -> Request:
         def cancel() -> None:
             # Seen before the next step: the loop does not sleep while there is a request.
@@ -297,8 +306,8 @@ class Engine:
             generation=Generation(cancel, lambda: not self._loop.is_current_thread),
             prompt_tokens=prompt,
             max_tokens=max_tokens,
-            exact=exact,
-            kept_tokens=0 if exact else session.kv_tokens,
+            kept_tokens=session.kv_tokens,
+            refreshed_tokens=session.refreshed_tokens,
             device_bytes_before=device_bytes(self._model.device),
         )
         return request
@@ -319,12 +328,14 @@ class Engine:
         """Where the memory is now."""
         weights, pool = self._model.weights_bytes, self._pool.size_bytes
         with self._lock:
-            counts = self._cache.counts()
-        device = device_memory(self._model.device, weights + pool)
+            counts, scratch = self._cache.counts(), self._loop.scratch_bytes
+        device = device_memory(self._model.device, weights + pool + scratch)
         return MemoryReport(
             weights_bytes=weights,
             kv_pool_bytes=pool,
-            kv_page_bytes=self._pool.page_bytes,
+            kv_page_bytes=self._pool.layout.slot_bytes,
+            kv_scratch_bytes=scratch,
+            pages_per_plain=self._pool.layout.slots_per_frame,
             pages_total=counts.total,
             pages_static=counts.static,
             pages_sessions=counts.sessions,
@@ -348,7 +359,9 @@ class Engine:
                     tokens=len(session.tokens),
                     kv_tokens=session.kv_tokens,
                     pages=len(session.pages),
-                    kv_bytes=len(session.pages) * self._pool.page_bytes,
+                    coded_pages=sum(map(self._pool.is_coded, session.pages)),
+                    kv_bytes=self._cache.bytes(session),
+                    approximate_tokens=self._cache.approximate_tokens(session),
                     busy=session.busy,
                 )
                 for session in self._cache.sessions()

@@ -1,6 +1,7 @@
 """From a configuration to a model on its device with a pool that fits: what happens at start."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ from engine.chat_format import ChatFormat
 from engine.config import EngineConfig
 from engine.device import choose_device, free_bytes, ram_limit_bytes
 from engine.errors import PoolTooSmall
+from engine.kv.codec import CODECS, Codec
+from engine.kv.layout import PageLayout
 from engine.kv.pool import PagePool
 from engine.model_config import ModelConfig
 from engine.tokenizer import Tokenizer
@@ -44,47 +47,80 @@ def load(config: EngineConfig, progress: Callable[[str], None]) -> LoadedModel:
     progress("Loading the weights")
     with Tensors(folder) as tensors:
         model = make_model(backend, config, model_config, tensors, device)
-    pages = pool_pages(config, model_config, device, model.dtype)
-    pool = PagePool(
-        model_config, pages, config.page_size, device, model.dtype,
-        lanes=backend.native is not None,
-    )  # fmt: skip
+    layout = kv_layout(config, model_config, device, model.dtype)
+    pool = model.make_pool(layout, pool_frames(config, model_config, device, layout))
     return LoadedModel(
         _name(config.model), backend.description, model, tokenizer, chat_format, pool
     )
 
 
-def pool_pages(
+def kv_layout(
     config: EngineConfig, model: ModelConfig, device: torch.device, dtype: torch.dtype
+) -> PageLayout:
+    """What the pool's pages are.
+
+    Raises:
+        SettingError: the codec cannot take the model's heads.
+    """
+    name = config.kv_dtype
+    plain = PageLayout.of(model, config.page_size, dtype)
+    if name == "auto":
+        wanted = _contexts(config, model) * plain.frame_bytes
+        name = "auto" if wanted <= _device_share(device) else "int8"
+    if name in CODECS:
+        return replace(plain, codec=Codec.of(name, model.head_dim))
+    return plain if name == "auto" else replace(plain, dtype=getattr(torch, name))
+
+
+def pool_frames(
+    config: EngineConfig, model: ModelConfig, device: torch.device, layout: PageLayout
 ) -> int:
-    """How many pages the pool gets, after the weights are loaded.
+    """How many frames the pool gets, after the weights are loaded.
 
     Raises:
         PoolTooSmall: what was asked for does not fit the device, or fits less than two pages.
     """
-    page_bytes = PagePool.bytes_per_page(model, config.page_size, dtype)
     free = free_bytes(device)
-    contexts = -(-model.context_tokens // config.page_size) * config.max_sessions + 1
-    if config.kv.size_bytes is not None:
-        wanted = config.kv.size_bytes
-    elif config.kv.fraction is not None:
-        wanted = int(free * config.kv.fraction)
+    contexts = _contexts(config, model)
+    if layout.codec is not None:
+        contexts = config.max_sessions * layout.slots(model.context_tokens)
+        contexts = -(-contexts // layout.slots_per_frame) + 1
+    if config.kv.size_bytes is None and config.kv.fraction is None:
+        wanted = min(_share(config, device), contexts * layout.frame_bytes, int(free * 0.9))
     else:
-        share = ram_limit_bytes() // 4 if device.type == "cpu" else int(free * 0.9)
-        wanted = min(share, contexts * page_bytes, int(free * 0.9))
+        wanted = _share(config, device)
     if wanted > free:
         raise PoolTooSmall(
             f"A KV pool of {_size(wanted)} does not fit: {_size(free)} of memory are free. "
             f"Use --kv-memory {free // 2**21}MiB or less."
         )
-    pages = wanted // page_bytes
-    if pages < 2:
+    frames = wanted // layout.frame_bytes
+    if frames < 2:
         raise PoolTooSmall(
-            f"A KV pool of {_size(wanted)} holds {pages} pages of {_size(page_bytes)}; "
-            f"at least two are needed, and {_size(contexts * page_bytes)} hold "
+            f"A KV pool of {_size(wanted)} holds {frames} pages of {_size(layout.frame_bytes)}; "
+            f"at least two are needed, and {_size(contexts * layout.frame_bytes)} hold "
             f"{config.max_sessions} full contexts."
         )
-    return int(pages)
+    return int(frames)
+
+
+def _contexts(config: EngineConfig, model: ModelConfig) -> int:
+    """Plain pages of `max_sessions` full contexts."""
+    return -(-model.context_tokens // config.page_size) * config.max_sessions + 1
+
+
+def _share(config: EngineConfig, device: torch.device) -> int:
+    """Bytes that the KV pool may have."""
+    if config.kv.size_bytes is not None:
+        return config.kv.size_bytes
+    if config.kv.fraction is not None:
+        return int(free_bytes(device) * config.kv.fraction)
+    return _device_share(device)
+
+
+def _device_share(device: torch.device) -> int:
+    """What the pool gets of a device at most, where nothing else is said."""
+    return ram_limit_bytes() // 4 if device.type == "cpu" else int(free_bytes(device) * 0.9)
 
 
 def _name(model: str) -> str:

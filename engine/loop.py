@@ -7,19 +7,24 @@ bookkeeping of pages, sessions and requests; it is not held while the model comp
 import logging
 import threading
 import time
-from collections.abc import Set
+from collections import deque
+from collections.abc import Callable, Set
 
 import torch
 
 from engine.device import device_bytes
-from engine.errors import ContextTooLong, EngineError, EngineStopped, StepFailed
+from engine.errors import ContextTooLong, EngineError, EngineStopped, OutOfPages, StepFailed
 from engine.generation import FinishReason
 from engine.kv.cache import KVCache
-from engine.request import EXACT_TOKENS, Request
+from engine.kv.session import Session
+from engine.refresh import Refresh
+from engine.request import Request
 from engine.runner import Runner
 from engine.scheduler import Scheduler, Work
 
 log = logging.getLogger(__name__)
+
+IDLE_S = 1.0  # without a request, before KV is refreshed that nobody asked for
 
 
 class Loop:
@@ -28,6 +33,7 @@ class Loop:
     Attributes:
         lock: guards the cache, the scheduler and every session.
         clock: ticks with each request's share of a step; tells which session was used last.
+        refreshed_tokens: computed again exactly since the start.
     """
 
     def __init__(
@@ -38,18 +44,22 @@ class Loop:
         *,
         stop_tokens: Set[int],
         device: torch.device,
-        page_bytes: int,
         torch_threads: int,
+        idle_refresh: Callable[[], Refresh | None],
     ) -> None:
         self.lock = threading.Lock()
-        self.clock = 0
+        self.clock = self.refreshed_tokens = 0
         self._runner = runner
         self._scheduler = scheduler
         self._cache = cache
         self._stop_tokens = stop_tokens
         self._device = device
-        self._page_bytes = page_bytes
         self._stopping = False
+        self._idle_refresh = idle_refresh
+        self._refreshes: deque[Refresh] = deque()
+        self._refresh_next = False  # of steps beside requests, every second one
+        self._busy_s = time.perf_counter()  # when something was last asked for
+        self._looked_idle = False
         self._something_to_do = threading.Condition(self.lock)
         # The exact mode is exact for one number of threads: the loop keeps the one it starts with.
         self._threads = torch_threads
@@ -70,8 +80,33 @@ class Loop:
         if self._stopping:
             raise EngineStopped
         self._scheduler.submit(request)
+        self.give_way(request.session)
         request.session.busy = True
         self._something_to_do.notify()
+
+    def submit_refresh(self, refresh: Refresh) -> None:
+        """Queue a refresh that somebody waits for. Needs the lock.
+
+        Raises:
+            EngineStopped: nothing has changed.
+        """
+        if self._stopping:
+            raise EngineStopped
+        self.give_way(refresh.session)
+        self._refreshes.append(refresh)
+        refresh.session.busy = True
+        self._something_to_do.notify()
+
+    def give_way(self, session: Session) -> None:
+        """A session is wanted for something else: its idle refresh ends. Needs the lock."""
+        for refresh in self._refreshes:
+            if refresh.idle and refresh.session is session:
+                refresh.cancelled = True
+
+    @property
+    def scratch_bytes(self) -> int:
+        """What a refresh holds beside the pool now. Needs the lock."""
+        return sum(refresh.scratch_bytes for refresh in self._refreshes)
 
     @property
     def is_current_thread(self) -> bool:
@@ -93,9 +128,11 @@ class Loop:
                 torch.set_num_threads(self._threads)
             finally:
                 self._ready.set()
-            while (plan := self._next_plan()) is not None:
-                if plan:
-                    self._step(plan)
+            while (turn := self._next_turn()) is not None:
+                if isinstance(turn, Refresh):
+                    self._refresh_step(turn)
+                elif turn:
+                    self._step(turn)
         except BaseException:
             log.exception("the engine's loop ended by a fault of its own")
             raise
@@ -104,28 +141,63 @@ class Loop:
                 self._stopping = True
                 for request in self._scheduler.requests:
                     self._end(request, EngineStopped())
+                while self._refreshes:
+                    self._end_refresh(self._refreshes[0], EngineStopped())
 
-    def _next_plan(self) -> list[Work] | None:
-        """Wait until there is something to do, and plan it; None when the loop is to stop."""
+    def _next_turn(self) -> list[Work] | Refresh | None:
+        """Wait until there is something to do; None when the loop is to stop.
+
+        A refresh that somebody waits for takes turns with the requests, whose steps are never
+        longer for it; one that nobody asked for waits until there are none.
+        """
         with self.lock:
-            while not self._scheduler.busy and not self._stopping:
-                self._something_to_do.wait()
-            if self._stopping:
-                return None
+            while not self._stopping:
+                for refresh in [r for r in self._refreshes if r.cancelled]:
+                    self._end_refresh(refresh)
+                asked = next((r for r in self._refreshes if not r.idle), None)
+                if self._scheduler.busy:
+                    self._busy_s, self._looked_idle = time.perf_counter(), False
+                    self._refresh_next = not self._refresh_next
+                    if asked is None or not self._refresh_next or not self._prepared(asked):
+                        return self._next_plan()
+                    return asked
+                following = asked or next(iter(self._refreshes), None)
+                if following is None:
+                    self._wait()
+                elif self._prepared(following):
+                    return following
+            return None
+
+    def _wait(self) -> None:
+        """Sleep until something is asked for, or until it is time to refresh what was not."""
+        left = self._busy_s + IDLE_S - time.perf_counter()
+        if self._looked_idle:
+            self._something_to_do.wait()
+        elif left > 0:
+            self._something_to_do.wait(left)
+        else:
+            refresh = self._idle_refresh()
+            if refresh is None:
+                self._looked_idle = True  # and nothing changes that before the next request
+            else:
+                self._refreshes.append(refresh)
+
+    def _next_plan(self) -> list[Work]:
+        """The next step of the requests. Needs the lock."""
+        for request in self._scheduler.requests:
+            if request.cancelled:
+                self._end(request, "cancelled")
+        try:
+            plan = self._scheduler.plan()
+        except Exception as error:  # a fault of ours: say so, and go on with new requests
+            log.exception("planning a step failed")
             for request in self._scheduler.requests:
-                if request.cancelled:
-                    self._end(request, "cancelled")
-            try:
-                plan = self._scheduler.plan()
-            except Exception as error:  # a fault of ours: say so, and go on with new requests
-                log.exception("planning a step failed")
-                for request in self._scheduler.requests:
-                    self._end(request, _as_engine_error(error))
-                return []
-            for request in self._scheduler.take_hopeless():
-                capacity = self._cache.capacity_tokens(request.session.tokens)
-                self._end(request, ContextTooLong(request.padded_tokens + 1, capacity))
-            return plan
+                self._end(request, _as_engine_error(error))
+            return []
+        for request in self._scheduler.take_hopeless():
+            capacity = self._cache.capacity_tokens(request.session.tokens)
+            self._end(request, ContextTooLong(len(request.session.tokens) + 1, capacity))
+        return plan
 
     def _step(self, plan: list[Work]) -> None:
         started = time.perf_counter()
@@ -141,8 +213,7 @@ class Loop:
         if self._device.type == "cuda":  # a step that samples nothing has waited for nothing yet
             torch.cuda.synchronize(self._device)
         if any(work.tokens > 1 for work in plan):
-            exact = plan[0].request.exact
-            rows = EXACT_TOKENS if exact else sum(work.tokens for work in plan)
+            rows = sum(work.tokens for work in plan)
             self._scheduler.budget.record(rows, time.perf_counter() - started)
 
     def _compute(self, plan: list[Work]) -> list[tuple[Work, torch.Tensor | Exception]]:
@@ -151,8 +222,6 @@ class Loop:
         Running work again is harmless: it writes the same keys and values to the same places.
         """
         try:
-            if plan[0].request.exact:
-                return [(plan[0], self._runner.run_exact(plan[0].request.session, plan[0].tokens))]
             logits = self._runner.run([(w.request.session, w.tokens) for w in plan])
             return list(zip(plan, logits.unbind(0), strict=True))
         except Exception as error:
@@ -199,12 +268,70 @@ class Loop:
             if not isinstance(outcome, EngineError):
                 request.generation.push(request.text.flush())
                 after = device_bytes(self._device)
-                request.generation.finish(request.result(outcome, self._page_bytes, after))
+                held = self._cache.bytes(request.session)
+                request.generation.finish(request.result(outcome, held, after))
                 return
         except Exception as error:
             log.exception("ending a request failed")
             outcome = _as_engine_error(error)
         request.generation.fail(outcome)
+
+    # -- refreshes ---------------------------------------------------------------------------
+
+    def _prepared(self, refresh: Refresh) -> bool:
+        """Whether a refresh has its pages; if not, it has ended or waits. Needs the lock."""
+        shadow, session = refresh.shadow, refresh.session
+        if shadow.pages or not shadow.tokens:
+            return True
+        self._cache.add(shadow)
+        try:
+            self._cache.reserve_exact(shadow, at_all_costs=not refresh.idle)
+            return True
+        except OutOfPages as full:
+            if refresh.idle:
+                self._looked_idle = True
+                self._end_refresh(refresh)
+            elif session.pages:
+                self._cache.drop(session)  # there is not room for both
+                return self._prepared(refresh)
+            elif not self._scheduler.running:
+                capacity = self._cache.capacity_tokens(session.tokens)
+                log.warning("no pages for a refresh: %s", full)
+                self._end_refresh(refresh, ContextTooLong(refresh.tokens, capacity))
+        return False
+
+    def _refresh_step(self, refresh: Refresh) -> None:
+        started = time.perf_counter()
+        error: EngineError | None = None
+        tokens = 0
+        try:
+            tokens = refresh.step(self._scheduler.budget.tokens)
+            if self._device.type == "cuda":
+                torch.cuda.synchronize(self._device)
+        except Exception as fault:
+            log.exception("a refresh failed")
+            error = _as_engine_error(fault)
+        self._scheduler.budget.record(tokens, time.perf_counter() - started)
+        with self.lock:
+            if error is not None or (refresh.computed and not refresh.cancelled):
+                self._end_refresh(refresh, error)
+
+    def _end_refresh(self, refresh: Refresh, error: EngineError | None = None) -> None:
+        """Take a refresh's pages over if it came to its end, or give them back. Needs the lock."""
+        self._refreshes.remove(refresh)
+        session, shadow = refresh.session, refresh.shadow
+        shadow.busy = shadow.running = False
+        if not refresh.idle:
+            session.busy = False
+        if error is None and refresh.computed and not refresh.cancelled:
+            self._cache.advance(shadow, shadow.pending_tokens, exact=True)
+            if session.kv_tokens:  # otherwise it is computed for the first time
+                session.refreshed_tokens += refresh.tokens
+                self.refreshed_tokens += refresh.tokens
+            self._cache.replace(session, shadow)
+        else:
+            self._cache.close(shadow)
+        refresh.end(error)
 
 
 def _as_engine_error(error: Exception) -> EngineError:

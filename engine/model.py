@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from engine.attention.batch import Attention, Batch
+from engine.kv.layout import PageLayout
 from engine.kv.pool import PagePool
 from engine.model_config import ModelConfig
 from engine.weight_scheme import SchemedTensors
@@ -86,27 +87,57 @@ class Decoder:
             float32 logits (float64 for a float64 model) of `batch.logit_rows`:
             [logit rows, vocabulary].
         """
-        c = self.config
-        x = F.embedding(batch.tokens, self.embedding)
-        cos, sin = self._rotation(batch.positions)
-        for index, layer in enumerate(self.layers):
-            h = rms_norm(x, layer.attention_norm, c.norm_eps)
-            qkv = F.linear(h, layer.qkv, layer.qkv_bias).view(
-                -1, c.heads + 2 * c.kv_heads, c.head_dim
-            )
-            q, k, v = torch.split(qkv, [c.heads, c.kv_heads, c.kv_heads], dim=1)
-            if layer.q_norm is not None and layer.k_norm is not None:
-                q = rms_norm(q, layer.q_norm, c.norm_eps)
-                k = rms_norm(k, layer.k_norm, c.norm_eps)
-            q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-            mixed = self._attention.attend(index, q, k, v, batch, pool)
-            x = x + F.linear(mixed.flatten(1), layer.output, layer.output_bias)
-            h = rms_norm(x, layer.mlp_norm, c.norm_eps)
-            gate, up = F.linear(h, layer.gate_up, layer.gate_up_bias).chunk(2, dim=-1)
-            x = x + F.linear(F.silu(gate) * up, layer.down, layer.down_bias)
-        x = rms_norm(x[batch.logit_rows], self.norm, c.norm_eps)
+        x, rotation = self.embed(batch.tokens), self._rotation(batch.positions)
+        for index in range(self.config.layers):
+            x = self._block(index, index, x, rotation, batch, pool)
+        x = rms_norm(x[batch.logit_rows], self.norm, self.config.norm_eps)
         logits = F.linear(x, self.head)
         return logits if logits.dtype == torch.float64 else logits.float()
+
+    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        """The residual stream of tokens [rows] before the first block: [rows, hidden]."""
+        return F.embedding(tokens, self.embedding)
+
+    def run_layer(self, layer: int, x: torch.Tensor, batch: Batch, pool: PagePool) -> torch.Tensor:
+        """One block on the batch's rows, with keys and values in layer 0 of a pool of one layer.
+
+        Args:
+            layer: index of the block.
+            x: the residual stream before it: [rows, hidden].
+            batch: whose rows these are.
+            pool: holds this block's earlier keys and values.
+
+        Returns:
+            The residual stream after it; the same bits that `forward` has for the same rows.
+        """
+        return self._block(layer, 0, x, self._rotation(batch.positions), batch, pool)
+
+    def make_pool(self, layout: PageLayout, frames: int) -> PagePool:
+        """A pool in the order that this decoder reads."""
+        return PagePool(layout, frames, self.device)
+
+    def _block(
+        self,
+        index: int,
+        pool_layer: int,
+        x: torch.Tensor,
+        rotation: tuple[torch.Tensor, torch.Tensor],
+        batch: Batch,
+        pool: PagePool,
+    ) -> torch.Tensor:
+        c, layer = self.config, self.layers[index]
+        h = rms_norm(x, layer.attention_norm, c.norm_eps)
+        qkv = F.linear(h, layer.qkv, layer.qkv_bias).view(-1, c.heads + 2 * c.kv_heads, c.head_dim)
+        q, k, v = torch.split(qkv, [c.heads, c.kv_heads, c.kv_heads], dim=1)
+        if layer.q_norm is not None and layer.k_norm is not None:
+            q = rms_norm(q, layer.q_norm, c.norm_eps)
+            k = rms_norm(k, layer.k_norm, c.norm_eps)
+        q, k = rotate(q, *rotation), rotate(k, *rotation)
+        mixed = self._attention.attend(pool_layer, q, k, v, batch, pool)
+        x = x + F.linear(mixed.flatten(1), layer.output, layer.output_bias)
+        h = rms_norm(x, layer.mlp_norm, c.norm_eps)
+        gate, up = F.linear(h, layer.gate_up, layer.gate_up_bias).chunk(2, dim=-1)
+        return x + F.linear(F.silu(gate) * up, layer.down, layer.down_bias)
 
     def _rotation(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosines and sines for rows at `positions`: two of [rows, 1, head_dim]."""

@@ -10,9 +10,6 @@ from engine.kv.session import Session
 from engine.sampling import Sampler
 from engine.stats import EngineStats
 
-EXACT_TOKENS = 128
-"""Rows of every batch in the exact mode, which begins at multiples of it."""
-
 _arrivals = count()
 
 
@@ -26,7 +23,7 @@ class Request:
         cached_tokens: of the prompt, found with KV when the request was first scheduled.
         reached_tokens: of the prompt, how far its KV has ever come.
         kept_tokens: with KV when the request came.
-        exact: recompute in the exact mode; samples nothing.
+        refreshed_tokens: of the session, computed again exactly since its last request.
         cancelled: set by any thread, seen at the next step.
     """
 
@@ -37,7 +34,7 @@ class Request:
     prompt_tokens: int
     device_bytes_before: int
     max_tokens: int
-    exact: bool = False
+    refreshed_tokens: int = 0
     kept_tokens: int = 0
     arrival: int = field(default_factory=lambda: next(_arrivals))
     answer: list[int] = field(default_factory=list)
@@ -49,12 +46,6 @@ class Request:
     submitted_s: float = field(default_factory=time.perf_counter)
     scheduled_s: float | None = None
     first_token_s: float | None = None
-
-    @property
-    def padded_tokens(self) -> int:
-        """Positions that the prompt needs: in the exact mode, whole batches."""
-        tokens = len(self.session.tokens)
-        return -(-tokens // EXACT_TOKENS) * EXACT_TOKENS if self.exact else tokens
 
     def mark_scheduled(self) -> None:
         """Note that the request runs for the first time, and what it found."""
@@ -75,7 +66,7 @@ class Request:
         self.device_bytes_peak = max(self.device_bytes_peak, device_bytes)
 
     def result(
-        self, reason: FinishReason, page_bytes: int, device_bytes_after: int
+        self, reason: FinishReason, kv_bytes: int, device_bytes_after: int
     ) -> GenerationResult:
         """What became of the request, measured up to now."""
         now = time.perf_counter()
@@ -96,7 +87,8 @@ class Request:
             generated_tokens=len(self.answer),
             decode_tokens_per_s=later / decode_s if later > 0 and decode_s > 0 else 0.0,
             kv_pages=len(self.session.pages),
-            kv_bytes=len(self.session.pages) * page_bytes,
+            kv_bytes=kv_bytes,
+            refreshed_tokens=self.refreshed_tokens,
             device_bytes_before=self.device_bytes_before,
             device_bytes_after=device_bytes_after,
             device_bytes_peak=max(

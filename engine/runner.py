@@ -9,7 +9,6 @@ from engine.attention.batch import Batch, Span
 from engine.backend import Model
 from engine.kv.pool import PagePool
 from engine.kv.session import Session
-from engine.request import EXACT_TOKENS
 
 
 class _Rows(NamedTuple):
@@ -46,25 +45,6 @@ class Runner:
             tokens = session.tokens[start : start + count]
             rows.append(_Rows(tokens, start, session.pages, wanted))
         return self._forward(rows)
-
-    def run_exact(self, session: Session, count: int) -> torch.Tensor:
-        """Compute the next `count` tokens of one session in a batch of always the same shape.
-
-        A row's result depends on the shape of the matrices that it is computed in, and on nothing
-        in the other rows. So the last batch is padded; what the padding writes lies beyond the
-        session's KV, where nobody looks, and is overwritten by the tokens to come.
-
-        Args:
-            session: its KV ends on a multiple of 128; its table covers the next 128 positions.
-            count: at most 128.
-
-        Returns:
-            Logits of the last token: [vocabulary].
-        """
-        start = session.kv_tokens
-        tokens = session.tokens[start : start + count]
-        tokens += [0] * (EXACT_TOKENS - count)
-        return self._forward([_Rows(tokens, start, session.pages, [count - 1])])[0]
 
     @torch.inference_mode()
     def _forward(self, sequences: Sequence[_Rows]) -> torch.Tensor:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from engine.errors import OutOfPages, QueueFull
 from engine.kv.cache import KVCache
-from engine.request import EXACT_TOKENS, Request
+from engine.request import Request
 
 
 class Work(NamedTuple):
@@ -69,7 +69,6 @@ class Scheduler:
         self._max_running = max_running
         self._max_waiting = max_waiting
         self._hopeless: list[Request] = []
-        self._exact_next = False
 
     @property
     def busy(self) -> bool:
@@ -106,26 +105,27 @@ class Scheduler:
     def plan(self) -> list[Work]:
         """The next step's work, with the pages for it reserved. Empty only when nothing can run."""
         self._admit()
-        plan = self._plan_exact()
-        if plan is None:
-            plan = self._plan_batch()
+        plan = self._plan_batch()
         for work in plan:
             if work.request.scheduled_s is None:
                 work.request.mark_scheduled()
-                if not work.request.kept_tokens and not work.request.exact:
+                if not work.request.kept_tokens:
                     self.cache.count_lookup(work.request.session)
         return plan
 
     def _plan_batch(self) -> list[Work]:
         plan: list[Work] = []
-        decodes = sum(r.session.pending_tokens == 1 for r in self.running if not r.exact)
+        decodes = sum(r.session.pending_tokens == 1 for r in self.running)
         budget = max(self.budget.tokens - decodes, StepBudget.LEAST)  # for prefill
-        batched = [request for request in self.running if not request.exact]
-        for request in sorted(batched, key=lambda r: (r.session.pending_tokens > 1, r.arrival)):
+        for request in sorted(
+            self.running, key=lambda r: (r.session.pending_tokens > 1, r.arrival)
+        ):
             pending = request.session.pending_tokens
             tokens = min(pending, budget) if pending > 1 else 1
             # An earlier reservation may have preempted this one.
-            if tokens > 0 and request in self.running and self._reserve(request, tokens):
+            if tokens > 0 and request in self.running:
+                tokens = self._reserve(request, tokens)
+            if tokens > 0 and request in self.running:
                 plan.append(Work(request, tokens))
                 budget -= tokens if pending > 1 else 0
         # A later reservation may have preempted one that had its place in the plan already.
@@ -136,46 +136,42 @@ class Scheduler:
         while self.waiting and len(self.running) < self._max_running:
             request = self.waiting[0]
             session = request.session
-            if not request.exact:
-                self.cache.attach(session)
+            self.cache.attach(session)
             missing = sum(
-                self.cache.missing(r.session, r.padded_tokens) for r in (*self.running, request)
+                self.cache.missing_slots(r.session, len(r.session.tokens))
+                for r in (*self.running, request)
             )
-            if self.running and missing > self.cache.obtainable(session):
+            if self.running and missing > self.cache.obtainable_slots(session):
                 return
             self.running.append(self.waiting.popleft())
             session.running = True
 
-    def _plan_exact(self) -> list[Work] | None:
-        """The next 128 tokens of a request in the exact mode, which runs alone.
+    def _reserve(self, request: Request, tokens: int) -> int:
+        """Reserve pages for the next `tokens` tokens; preempts the newest until it works.
 
-        It takes turns with the batch of the others, whose steps are never longer for it.
+        With a codec a chunk's pages are in full precision for this step only: before anybody else
+        is sent away, the chunk is made smaller.
+
+        Returns:
+            How many tokens there is room for; 0 when the request has left.
         """
-        exact = next((request for request in self.running if request.exact), None)
-        self._exact_next = not self._exact_next
-        others = any(not request.exact for request in self.running)
-        if exact is None or (others and not self._exact_next):
-            return None
-        if not self._reserve(exact, EXACT_TOKENS):
-            return []
-        return [Work(exact, min(EXACT_TOKENS, exact.session.pending_tokens))]
-
-    def _reserve(self, request: Request, tokens: int) -> bool:
-        """Reserve pages for the next `tokens` tokens; preempts the newest until it works."""
         session = request.session
         while True:
             try:
                 self.cache.reserve(session, session.kv_tokens + tokens)
-                return True
+                return tokens
             except OutOfPages:
+                if self.cache.layout.codec is not None and tokens > self.cache.page_size:
+                    tokens = max(tokens // 2, self.cache.page_size)
+                    continue
                 newest = max(self.running, key=lambda r: r.arrival)
                 if self.running == [request]:  # nobody is left to make room
                     self.remove(request)
                     self._hopeless.append(request)
-                    return False
+                    return 0
                 self._preempt(newest)
                 if newest is request:
-                    return False
+                    return 0
 
     def _preempt(self, request: Request) -> None:
         self.cache.drop(request.session)

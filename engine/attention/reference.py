@@ -34,7 +34,7 @@ class ReferenceAttention:
         group = heads // kv_heads
         for span in batch.spans:
             rows = span.stop - span.start
-            keys, values = pool.read(layer, span.table, span.context)
+            keys, values = (h.to(q.dtype) for h in pool.read(layer, span.table, span.context))
             # The query heads of a group become rows of their KV head: no key is repeated.
             #   [rows, kv_heads * group, d] -> [kv_heads, group * rows, d]
             queries = q[span.start : span.stop].view(rows, kv_heads, group, head_dim)

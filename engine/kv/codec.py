@@ -107,14 +107,22 @@ class Format:
             return codes.numbers.view(torch.float8_e4m3fn).float() * codes.scales
         head_dim = codes.numbers.shape[-1]
         groups = _in_groups(codes.numbers.float())
-        x = (groups * codes.scales.float()[..., None]).flatten(-2)[..., :head_dim]
-        return x @ hadamard(head_dim).to(x.device).T if self.rotates else x
+        x: torch.Tensor = (groups * codes.scales.float()[..., None]).flatten(-2)[..., :head_dim]
+        if self.rotates:
+            x = torch.matmul(x, hadamard(head_dim).to(x.device).T)
+        return x
+
+
+def unflatten(x: torch.Tensor, dim: int, sizes: tuple[int, ...]) -> torch.Tensor:
+    """`Tensor.unflatten`, which PyTorch leaves untyped."""
+    split: torch.Tensor = x.unflatten(dim, sizes)  # type: ignore[no-untyped-call]
+    return split
 
 
 def _in_groups(x: torch.Tensor) -> torch.Tensor:
     """[..., head_dim] as [..., groups, 32], the last one filled with zeros."""
     missing = -x.shape[-1] % GROUP
-    return F.pad(x, (0, missing)).unflatten(-1, (-1, GROUP))
+    return unflatten(F.pad(x, (0, missing)), -1, (-1, GROUP))
 
 
 @cache
@@ -131,7 +139,7 @@ def hadamard(size: int) -> torch.Tensor:
         raise SettingError(
             f"A head of {size} numbers can't be rotated for 4 bits: use --kv-dtype int8 or fp8."
         )
-    matrix = torch.ones(1, 1) if odd == 1 else _paley(odd - 1)
+    matrix = torch.ones(1, 1, device="cpu") if odd == 1 else _paley(odd - 1)
     while len(matrix) < size:
         top, bottom = torch.cat((matrix, matrix), 1), torch.cat((matrix, -matrix), 1)
         matrix = torch.cat((top, bottom))
@@ -145,7 +153,7 @@ def _is_power_of_two(x: float) -> bool:
 def _paley(prime: int) -> torch.Tensor:
     """The Hadamard matrix of order prime + 1, for a prime that is 3 modulo 4 (Paley, 1933)."""
     squares = {i * i % prime for i in range(1, prime)}
-    matrix = torch.ones(prime + 1, prime + 1)
+    matrix = torch.ones(prime + 1, prime + 1, device="cpu")
     for i in range(prime):
         matrix[i + 1, 0] = -1
         for j in range(prime):

@@ -8,7 +8,6 @@ from engine.kv.codec import Codec
 from engine.model_config import ModelConfig
 
 WINDOW_TOKENS = 128
-"""Newest tokens of a sequence whose KV stays in full precision."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,7 @@ class PageLayout:
     Attributes:
         dtype: of pages in full precision.
         codec: of the others; None where there are none.
+        window_tokens: newest tokens of a sequence whose KV stays in full precision.
     """
 
     layers: int
@@ -35,6 +35,7 @@ class PageLayout:
     page_size: int
     dtype: torch.dtype
     codec: Codec | None = None
+    window_tokens: int = WINDOW_TOKENS
 
     @staticmethod
     def of(
@@ -80,7 +81,7 @@ class PageLayout:
         """
         if self.codec is None:
             return range(0)
-        return range(max(first, 1), max((tokens - WINDOW_TOKENS) // self.page_size, first, 1))
+        return range(max(first, 1), max((tokens - self.window_tokens) // self.page_size, first, 1))
 
     def slots(self, tokens: int, shared: int = 0) -> int:
         """Slots for a sequence of so many tokens beside `shared` pages that it need not pay for."""

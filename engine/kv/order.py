@@ -11,6 +11,8 @@ from typing import Protocol
 
 import torch
 
+from engine.kv.codec import unflatten
+
 LANES = 16
 _GROUP = 32
 _BY_TURNS = [0, 2, 1, 3]  # of four bytes, so that shifts leave pairs of 16 bits (source/matrix.h)
@@ -81,15 +83,15 @@ class Rows:
 
     def pack_keys(self, numbers: torch.Tensor, bits: int) -> torch.Tensor:
         if bits == 4:
-            pairs = (numbers + 8).view(torch.uint8).unflatten(-1, (-1, 2))
+            pairs = unflatten((numbers + 8).view(torch.uint8), -1, (-1, 2))
             numbers = pairs[..., 0] | pairs[..., 1] << 4
         return numbers.flatten(-2).view(torch.uint8)
 
     def unpack_keys(self, packed: torch.Tensor, bits: int, rows: int) -> torch.Tensor:
         if bits == 4:
             packed = torch.stack((packed & 15, packed >> 4), -1).flatten(-2)
-            return packed.view(torch.int8).unflatten(-1, (rows, -1)) - 8
-        return packed.view(torch.int8).unflatten(-1, (rows, -1))
+            return unflatten(packed.view(torch.int8), -1, (rows, -1)) - 8
+        return unflatten(packed.view(torch.int8), -1, (rows, -1))
 
     pack_values, unpack_values = pack_keys, unpack_keys
 
@@ -97,7 +99,7 @@ class Rows:
         return scales.flatten(-2)
 
     def unpack_scales(self, packed: torch.Tensor, rows: int) -> torch.Tensor:
-        return packed.unflatten(-1, (rows, -1))
+        return unflatten(packed, -1, (rows, -1))
 
 
 class Lanes:
@@ -123,7 +125,7 @@ class Lanes:
         k: torch.Tensor,
         v: torch.Tensor,
     ) -> None:
-        keys[pages, :, :, offsets] = k.unflatten(-1, (-1, 2))
+        keys[pages, :, :, offsets] = unflatten(k, -1, (-1, 2))
         values[pages, :, offsets // 2, :, offsets % 2] = v
 
     def rows(self, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -131,36 +133,38 @@ class Lanes:
 
     def pack_keys(self, numbers: torch.Tensor, bits: int) -> torch.Tensor:
         run = 32 // bits  # numbers in a lane
-        tiles = numbers.unflatten(-1, (-1, _GROUP // run, run)).unflatten(-4, (-1, LANES))
+        tiles = unflatten(numbers, -1, (-1, _GROUP // run, run))
+        tiles = unflatten(tiles, -4, (-1, LANES))
         return _pack(
             tiles.movedim(-4, -2), bits
         )  # [P, 16, G, parts, run] -> [P, G, parts, 16, run]
 
     def unpack_keys(self, packed: torch.Tensor, bits: int, rows: int) -> torch.Tensor:
         run = 32 // bits
-        tiles = _unpack(packed, bits).unflatten(-1, (rows // LANES, -1, _GROUP // run, LANES, run))
+        tiles = unflatten(_unpack(packed, bits), -1, (rows // LANES, -1, _GROUP // run, LANES, run))
         return tiles.movedim(-2, -4).flatten(-3).flatten(-3, -2)
 
     def pack_values(self, numbers: torch.Tensor, bits: int) -> torch.Tensor:
         run = 32 // bits
-        tiles = numbers.unflatten(-1, (-1, LANES)).unflatten(-3, (-1, LANES // run, run))
+        tiles = unflatten(numbers, -1, (-1, LANES))
+        tiles = unflatten(tiles, -3, (-1, LANES // run, run))
         # [P, parts, run, D, 16] -> [P, D, parts, 16, run]
         return _pack(tiles.movedim(-2, -4).movedim(-2, -1), bits)
 
     def unpack_values(self, packed: torch.Tensor, bits: int, rows: int) -> torch.Tensor:
         run = 32 // bits
-        tiles = _unpack(packed, bits).unflatten(-1, (rows // LANES, -1, LANES // run, LANES, run))
+        tiles = unflatten(_unpack(packed, bits), -1, (rows // LANES, -1, LANES // run, LANES, run))
         return tiles.movedim(-1, -2).movedim(-4, -2).flatten(-2).flatten(-4, -2)
 
     def pack_scales(self, scales: torch.Tensor) -> torch.Tensor:
         if scales.shape[-2] == 1:
             return scales.flatten(-2)
-        return scales.unflatten(-2, (-1, LANES)).transpose(-1, -2).flatten(-3)
+        return unflatten(scales, -2, (-1, LANES)).transpose(-1, -2).flatten(-3)
 
     def unpack_scales(self, packed: torch.Tensor, rows: int) -> torch.Tensor:
         if rows == 1:
-            return packed.unflatten(-1, (1, 1))
-        tiles = packed.unflatten(-1, (rows // LANES, -1, LANES))
+            return unflatten(packed, -1, (1, 1))
+        tiles = unflatten(packed, -1, (rows // LANES, -1, LANES))
         return tiles.transpose(-1, -2).flatten(-3, -2)
 
 
@@ -175,7 +179,7 @@ def _pack(tiles: torch.Tensor, bits: int) -> torch.Tensor:
 
 def _unpack(packed: torch.Tensor, bits: int) -> torch.Tensor:
     """[bytes] uint8 -> [numbers] int8, a lane's numbers in their order."""
-    fours = packed.unflatten(-1, (-1, 4))
+    fours = unflatten(packed, -1, (-1, 4))
     if bits == 8:
         return fours[..., _BY_TURNS].flatten(-2).view(torch.int8)
     eights = torch.cat((fours & 15, fours >> 4), -1)

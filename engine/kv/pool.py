@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from engine.kv.codec import Codes, Format
+from engine.kv.codec import Codes, Format, unflatten
 from engine.kv.layout import PageLayout
 from engine.kv.order import Order, Rows
 
@@ -49,7 +49,7 @@ class PagePool:
         self._plain = wide[..., : l.plain_layer_bytes]
         shapes = self._order.plain_shapes(l.page_size, l.head_dim)
         self.keys, self.values = (
-            half.view(l.dtype).unflatten(-1, (l.kv_heads, *shape))
+            unflatten(half.view(l.dtype), -1, (l.kv_heads, *shape))
             for half, shape in zip(self._plain.chunk(2, dim=-1), shapes, strict=True)
         )
         """Pages in full precision: [layers, frames, kv_heads, ...] in the order's shapes."""
@@ -130,14 +130,20 @@ class PagePool:
         index = torch.tensor(pages, device=self.slots.device) - self.frames
         self.slots[:, index] = coded
 
-    def take_layer(self, layer: int, source: "PagePool", table: Sequence[int]) -> None:
+    def take_layer(
+        self, layer: int, source: "PagePool", table: Sequence[int], first: int = 0
+    ) -> None:
         """Take a layer over from a pool of one layer, whose page i goes to page table[i].
 
-        The source's pages are in full precision; coded ones of the table are encoded.
+        Args:
+            layer: index.
+            source: holds pages in full precision; those whose target is a coded page are encoded.
+            table: pages of this pool.
+            first: pages before it are left alone.
         """
         device = self.slots.device
-        plain = [i for i, page in enumerate(table) if not self.is_coded(page)]
-        coded = [i for i, page in enumerate(table) if self.is_coded(page)]
+        plain = [i for i in range(first, len(table)) if not self.is_coded(table[i])]
+        coded = [i for i in range(first, len(table)) if self.is_coded(table[i])]
         targets = torch.tensor([table[i] for i in plain], device=device, dtype=torch.int64)
         self._plain[layer, targets] = source._plain[0, torch.tensor(plain, device=device).long()]
         if coded:
@@ -163,7 +169,7 @@ class PagePool:
             (codec.values, self._order.unpack_values, v, v_scales, values),
         )
         for format_, unpack, codes, scales, out in unpacked:
-            numbers = unpack(codes.unflatten(-1, (l.kv_heads, -1)), format_.bits, l.page_size)
+            numbers = unpack(unflatten(codes, -1, (l.kv_heads, -1)), format_.bits, l.page_size)
             rows = Codes(numbers, self._unpack_scales(scales, format_))
             out[is_coded] = format_.decode(rows).to(l.dtype)
         return keys, values
@@ -171,7 +177,7 @@ class PagePool:
     def _unpack_scales(self, stored: torch.Tensor, format_: Format) -> torch.Tensor:
         rows, _ = format_.scale_shape(self.layout.page_size, self.layout.head_dim)
         numbers = stored.contiguous().view(format_.scale_dtype)
-        return self._order.unpack_scales(numbers.unflatten(-1, (self.layout.kv_heads, -1)), rows)
+        return self._order.unpack_scales(unflatten(numbers, -1, (self.layout.kv_heads, -1)), rows)
 
     def _sections(self) -> list[_Section]:
         l, codec = self.layout, self.layout.codec  # noqa: E741

@@ -106,14 +106,26 @@ class PrefixCache:
         """
         step = (owner, tuple(tokens))
         node = parent.children.setdefault(step, Node(parent, step))
+        self.put_back(node, page)
+        return node
+
+    def withdraw(self, page: int) -> Node:
+        """Make a page unfindable whose content is about to be published on another one.
+
+        Its node stays, even empty: `put_back` must follow.
+        """
+        node = self._home.pop(page)
+        node.pages.remove(page)
+        return node
+
+    def put_back(self, node: Node, page: int) -> None:
+        """Publish a page at a node of the tree."""
         node.pages.append(page)
         self._home[page] = node
-        return node
 
     def forget(self, page: int) -> None:
         """Make a page unfindable. An equal page elsewhere stays findable."""
-        node = self._home.pop(page)
-        node.pages.remove(page)
+        node = self.withdraw(page)
         # A node without page and children leads nowhere.
         while node.parent is not None and not node.pages and not node.children:
             del node.parent.children[node.step]

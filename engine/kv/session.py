@@ -28,7 +28,9 @@ class Session:
         busy: a request of it waits or runs.
         running: that request runs, so nobody may take the pages away.
         closed: given back for good.
+        shadow: holds the pages of a refresh until they are another session's.
         last_used: the engine's step counter, for choosing which idle session gives up its pages.
+        refreshed_tokens: computed again exactly since its last request began.
     """
 
     owner: str | None
@@ -40,7 +42,9 @@ class Session:
     busy: bool = False
     running: bool = False
     closed: bool = False
+    shadow: bool = False
     last_used: int = 0
+    refreshed_tokens: int = 0
     id: int = field(default_factory=lambda: next(_ids))
 
     @property

@@ -29,10 +29,10 @@ _SOME_LAYERS = (
     "linear_attn_config",
 )
 _SAID = {
-    "layers": "the number of layers",
-    "heads": "the number of query heads",
-    "kv_heads": "the number of KV heads",
-    "head_dim": "the size of a head",
+    "layers": "The number of layers",
+    "heads": "The number of query heads",
+    "kv_heads": "The number of KV heads",
+    "head_dim": "The size of a head",
 }
 MOST = {"layers": 10_000, "heads": 10_000, "kv_heads": 10_000, "head_dim": 1024}
 
@@ -89,7 +89,7 @@ class Shape:
                 size = wanted[name]  # 0 too, which is refused below
             option = f"--{name.replace('_', '-')}"
             if size is None:
-                raise SettingError(f"Not known is {_SAID[name]}: add {option} N.")
+                raise SettingError(f"{_SAID[name]} isn't known: add {option} N.")
             if not 1 <= size <= MOST[name]:
                 raise SettingError(f"{option} must lie between 1 and {MOST[name]:,}, not {size:,}.")
             checked[name] = size

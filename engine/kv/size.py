@@ -145,7 +145,9 @@ def _layout(
     if latent and codec and codec.keys != codec.values:
         raise SettingError("MLA keeps one latent for both: there are no values to code apart.")
     sizes = (shape.layers, attention.kv_heads, head_dim, need.page_size, getattr(torch, plain))
-    return LatentLayout(*sizes, codec, latent.rotary) if latent else PageLayout(*sizes, codec)
+    return (
+        LatentLayout(*sizes, codec, rotary=latent.rotary) if latent else PageLayout(*sizes, codec)
+    )
 
 
 def _size(layout: PageLayout, need: Need) -> Size:

@@ -1,45 +1,15 @@
 """Which session holds which pages: the policy alone, without tensors."""
 
-from itertools import count
-
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
 from engine.errors import OutOfPages
-from engine.kv.cache import KVCache
 from engine.kv.pages import PageAllocator
 from engine.kv.prefix import PrefixCache
 from engine.kv.session import Session
-
-SIZE = 4
-_fresh = count(10)
-
-
-class Harness(KVCache):
-    """A cache that notes which pages were copied, with helpers to compute by hand."""
-
-    def __init__(self, total: int, static_tokens: int = 0) -> None:
-        self.copies: list[tuple[int, int]] = []
-        super().__init__(total, SIZE, lambda source, target: self.copies.append((source, target)))
-        if static_tokens:
-            static = Session(None, tokens=list(range(100, 100 + static_tokens)))
-            self.add(static)
-            self.compute(static)
-            self.pin_static(static)
-
-    def open(self, tokens: int, owner: str = "me", seed: int | None = None) -> Session:
-        """A session with the static prompt and tokens that nobody else has, or those of a seed."""
-        first = seed if seed is not None else next(_fresh) * 1000
-        session = Session(owner, tokens=self.static.tokens + list(range(first, first + tokens)))
-        self.add(session)
-        return session
-
-    def compute(self, session: Session) -> None:
-        self.attach(session)
-        self.reserve(session, len(session.tokens))
-        self.advance(session, session.pending_tokens)
+from tests.engine.paging import CODED, PLAIN, SIZE, Harness
 
 
 def test_a_page_is_never_handed_out_twice() -> None:
@@ -179,9 +149,12 @@ class AnyOperations(RuleBasedStateMachine):
 
     sessions = Bundle("sessions")
 
+    layout = PLAIN
+    frames = 12
+
     def __init__(self) -> None:
         super().__init__()
-        self.cache = Harness(12, static_tokens=6)
+        self.cache = Harness(self.frames, static_tokens=6, layout=self.layout)
         self.open: list[Session] = []
 
     @rule(target=sessions, tokens=st.integers(1, 20))
@@ -199,9 +172,11 @@ class AnyOperations(RuleBasedStateMachine):
         before = (list(session.pages), session.kv_tokens, self.cache.counts())
         try:
             self.cache.reserve(session, len(session.tokens))
-            self.cache.advance(session, session.pending_tokens)
         except OutOfPages:
             assert before == (session.pages, session.kv_tokens, self.cache.counts())
+        else:
+            self.cache.write(session, len(session.tokens))
+            self.cache.advance(session, session.pending_tokens)
         session.running = False
 
     @rule(session=sessions)
@@ -236,6 +211,27 @@ class AnyOperations(RuleBasedStateMachine):
         session.running = False
         self.cache.close(session, forget)
 
+    @rule(session=sessions, at_all_costs=st.booleans())
+    def refresh(self, session: Session, at_all_costs: bool) -> None:
+        if session.closed or session.running:
+            return
+        before = (list(session.pages), session.kv_tokens)
+        try:
+            self.cache.refresh(session, at_all_costs)
+            assert session.kv_tokens == len(session.tokens)
+            assert not self.cache.approximate_tokens(session)
+        except OutOfPages:
+            if not at_all_costs:
+                assert before == (session.pages, session.kv_tokens)
+            for shadow in [s for s in self.cache._sessions if s.shadow]:
+                assert not shadow.pages
+                self.cache.close(shadow)
+
+    @invariant()
+    def every_page_holds_what_its_tables_say(self) -> None:
+        for session in (*self.cache._sessions, self.cache.static):
+            self.cache.check_content(session)
+
     @invariant()
     def books_agree(self) -> None:
         self.cache.check()
@@ -249,5 +245,14 @@ class AnyOperations(RuleBasedStateMachine):
                 assert self.cache.pages.holders(session.pages[session.kv_tokens // SIZE]) == 1
 
 
+class AnyOperationsWithACodec(AnyOperations):
+    """The same where pages are coded as they leave the window."""
+
+    layout = CODED
+    frames = 9
+
+
 AnyOperations.TestCase.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+AnyOperationsWithACodec.TestCase.settings = AnyOperations.TestCase.settings
 test_any_sequence_of_operations_keeps_the_books = AnyOperations.TestCase
+test_any_sequence_of_operations_keeps_the_books_with_a_codec = AnyOperationsWithACodec.TestCase

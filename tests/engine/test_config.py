@@ -11,7 +11,8 @@ import engine.device
 from engine import EngineConfig
 from engine.config import KVMemory
 from engine.errors import ModelNotFound, PoolTooSmall, SettingError
-from engine.loading import pool_pages
+from engine.kv.layout import PageLayout
+from engine.loading import kv_layout, pool_frames
 from engine.model_config import ModelConfig
 from engine.weights import model_folder
 
@@ -63,7 +64,8 @@ def test_a_token_of_smollm2_takes_23040_bytes() -> None:
 def _pages(monkeypatch: pytest.MonkeyPatch, kv: str, ram: int, free: int, **more: Any) -> int:
     monkeypatch.setattr("engine.loading.ram_limit_bytes", lambda: ram)
     monkeypatch.setattr("engine.loading.free_bytes", lambda _: free)
-    return pool_pages(EngineConfig("m", kv_memory=kv, **more), MODEL, CPU, torch.bfloat16)
+    layout = PageLayout.of(MODEL, 16, torch.bfloat16)
+    return pool_frames(EngineConfig("m", kv_memory=kv, **more), MODEL, CPU, layout)
 
 
 def test_auto_takes_what_full_contexts_need_or_a_quarter_of_the_ram(
@@ -75,6 +77,24 @@ def test_auto_takes_what_full_contexts_need_or_a_quarter_of_the_ram(
     assert _pages(monkeypatch, "auto", 2**40, 2**30) == int(2**30 * 0.9) // page
     assert _pages(monkeypatch, "0.5", 2**40, 2**30) == 2**29 // page
     assert _pages(monkeypatch, "100MiB", 2**40, 2**30) == 100 * 2**20 // page
+
+
+@pytest.mark.parametrize(
+    ("ram", "setting", "codec"),
+    [
+        (2**40, "auto", None),
+        (2**32, "auto", "int8"),  # a quarter of it is less than eight full contexts
+        (2**32, "bfloat16", None),
+        (2**40, "k8v4", "k8v4"),
+    ],
+)
+def test_kv_is_coded_where_it_is_asked_for_or_memory_is_short(
+    monkeypatch: pytest.MonkeyPatch, ram: int, setting: Any, codec: str | None
+) -> None:
+    monkeypatch.setattr("engine.loading.ram_limit_bytes", lambda: ram)
+    config = EngineConfig("m", kv_dtype=setting)
+    layout = kv_layout(config, MODEL, CPU, torch.bfloat16)
+    assert (layout.codec and layout.codec.name) == codec
 
 
 def test_a_pool_that_does_not_fit_is_refused_with_what_would(

@@ -237,7 +237,7 @@ def test_the_memory_report_equals_what_the_tensors_hold(make_engine: MakeEngine)
     engine.set_system("Be brief.")
     report = engine.memory()
     pool = engine._pool
-    held = sum(t.untyped_storage().nbytes() for t in (pool.keys, pool.values))
+    held = pool.slots.untyped_storage().nbytes()
     assert report.kv_pool_bytes == held == report.pages_total * report.kv_page_bytes
     assert report.pages_total == 3 * 2**20 // 8192
     seen: dict[int, torch.Tensor] = {}

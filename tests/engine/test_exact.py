@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from engine import Engine, Sampling, Session
-from engine.errors import ContextTooLong, SessionBusy
+from engine.errors import SessionBusy
 
 MakeEngine = Callable[..., Engine]
 TEXT = "The quick brown fox jumps over the lazy dog while the cache keeps every page. "
@@ -56,13 +56,15 @@ def test_recomputed_pages_equal_those_of_a_fresh_session_bit_for_bit(
     engine.check()
 
     fresh_engine = make_engine(dtype=dtype)
+    fresh_engine.set_system("Be brief.")
     fresh = fresh_engine.open(session.tokens)
     assert fresh_engine.recompute(fresh) == len(session.tokens)
     assert _same(_kv(engine, session), _kv(fresh_engine, fresh))
 
     twin = engine.fork(session)
     engine.recompute(twin)
-    assert set(twin.pages).isdisjoint(session.pages)
+    shared = session.static_tokens // 16
+    assert set(twin.pages[shared:]).isdisjoint(session.pages)
     assert _same(_kv(engine, session), _kv(engine, twin))
 
 
@@ -105,7 +107,7 @@ def test_a_recomputed_session_answers_as_before(make_engine: MakeEngine) -> None
     assert answers[0] == answers[1]
 
 
-def test_recomputing_needs_an_idle_session_that_fits(make_engine: MakeEngine) -> None:
+def test_recomputing_needs_an_idle_session(make_engine: MakeEngine) -> None:
     engine = make_engine(kv_memory=f"{9 * 8192}")
     session = engine.open([5] * 120)
     generation = engine.generate(session, (), Sampling(max_tokens=3))
@@ -113,7 +115,4 @@ def test_recomputing_needs_an_idle_session_that_fits(make_engine: MakeEngine) ->
         engine.recompute(session)
     generation.result()
     assert engine.recompute(session) == len(session.tokens)
-    small = make_engine(kv_memory=f"{7 * 8192}")
-    with pytest.raises(ContextTooLong):
-        small.recompute(small.open([5] * 90))
     assert engine.recompute(engine.open()) == 0

@@ -127,42 +127,42 @@ def test_a_stream_that_is_dropped_on_the_engines_own_thread_does_not_block_it(
         gc.enable()
 
 
-def test_a_refused_recomputation_leaves_the_kv(make_engine: MakeEngine) -> None:
-    engine = make_engine(max_sessions=1, max_waiting=1)
+def test_a_recomputation_that_fails_leaves_the_kv(make_engine: MakeEngine) -> None:
+    engine = make_engine()
     session = engine.open([7] * 100)
     engine.generate(session, (), Sampling(max_tokens=2)).result()
-    held = session.kv_tokens
-    others = [engine.open([8] * 9) for _ in range(2)]
-    running = engine.generate(others[0], (), Sampling(max_tokens=1500))
-    next(iter(running))
-    waiting = engine.generate(others[1], (), Sampling(max_tokens=2))
-    with pytest.raises(QueueFull):
+    held, pages = session.kv_tokens, list(session.pages)
+    run_layer = engine._model.run_layer
+    engine._model.run_layer = _fail  # type: ignore[method-assign]
+    with pytest.raises(StepFailed, match="injected fault"):
         engine.recompute(session)
-    assert session.kv_tokens == held
-    running.cancel()
-    waiting.result()
+    assert (session.kv_tokens, session.pages) == (held, pages)
+    engine._model.run_layer = run_layer  # type: ignore[method-assign]
     assert engine.recompute(session) == len(session.tokens)
 
 
-def test_recomputing_beside_a_running_answer_takes_as_many_batches_as_alone(
+def _fail(*_: Any) -> Any:
+    raise RuntimeError("injected fault")
+
+
+def test_a_recomputation_that_does_not_fit_beside_the_old_kv_takes_its_place(
     make_engine: MakeEngine,
 ) -> None:
-    engine = make_engine(kv_memory=f"{22 * 8192}")
-    batches = 0
-    run_exact = engine._runner.run_exact
+    engine = make_engine(kv_memory=f"{14 * 8192}")
+    session = engine.open([7] * 139)  # nine pages of fourteen
+    engine.generate(session, (), Sampling(max_tokens=2)).result()
+    assert engine.recompute(session) == len(session.tokens) == session.kv_tokens
 
-    def counting(session: Any, count: int) -> Any:
-        nonlocal batches
-        batches += 1
-        return run_exact(session, count)
 
-    engine._runner.run_exact = counting  # type: ignore[method-assign]
+def test_a_recomputation_waits_for_pages_that_a_running_answer_holds(
+    make_engine: MakeEngine,
+) -> None:
+    engine = make_engine(kv_memory=f"{14 * 8192}")
     session = engine.open([7] * 139)
-    running = engine.generate(engine.open([8] * 60), (), Sampling(max_tokens=150))
+    running = engine.generate(engine.open([8] * 60), (), Sampling(max_tokens=90))
     next(iter(running))
-    engine.recompute(session)
-    assert batches == 2
-    running.cancel()
+    assert engine.recompute(session) == session.kv_tokens == 139
+    assert len(running.result().tokens) == 90
 
 
 def test_a_system_prompt_that_does_not_fit_leaves_the_old_one(make_engine: MakeEngine) -> None:

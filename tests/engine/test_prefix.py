@@ -6,12 +6,11 @@ from engine.errors import OutOfPages
 from engine.kv.cache import KVCache
 from engine.kv.prefix import PrefixCache
 from engine.kv.session import Session
-
-SIZE = 4
+from tests.engine.paging import SIZE, Harness
 
 
 def _cache(total: int = 16, static: int = 0, caching: bool = True) -> KVCache:
-    cache = KVCache(total, SIZE, lambda source, target: None, caching=caching)
+    cache = Harness(total, caching=caching)
     if static:
         session = _compute(cache, list(range(900, 900 + static)), owner=None)
         cache.pin_static(session)
@@ -279,12 +278,12 @@ def test_forgetting_leaves_what_another_session_holds() -> None:
 
 
 def test_a_tree_of_thousands_of_pages_in_a_row_is_checked_and_forgotten() -> None:
-    cache = KVCache(3000, 1, lambda source, target: None)
-    session = _compute(cache, list(range(2500)))
+    cache = Harness(3000)
+    session = _compute(cache, list(range(10000)))
     cache.check()
     cache.close(session, forget=True)
     assert cache.pages.free == 3000
-    assert _hit(cache, list(range(2500))) == 0
+    assert _hit(cache, list(range(10000))) == 0
 
 
 def test_statistics_count_tokens_looked_up_found_and_evicted() -> None:
