@@ -16,6 +16,7 @@ from engine.model_config import ModelConfig
 from engine.native.build import NativeLibrary
 from engine.native.packing import PANEL, Join, by_turns, in_a_row, pack
 from engine.native.pool import NativePool, Store
+from engine.quantised import GROUP
 from engine.weight_scheme import SchemedTensors
 
 
@@ -96,13 +97,21 @@ def _check(failed: int, batch: Batch) -> None:
         raise MemoryError(f"there is not enough memory for a step of {len(batch.tokens)} tokens")
 
 
-def obstacle(config: ModelConfig, page_size: int) -> str | None:
-    """Why a model cannot run on the native kernels; None if it can."""
+def obstacle(config: ModelConfig, page_size: int, codec: str | None = None) -> str | None:
+    """Why a model cannot run on the native kernels; None if it can.
+
+    Args:
+        config: of the model.
+        page_size: of the KV pool.
+        codec: of its coded pages; None where there are none.
+    """
     sizes = (config.hidden, config.intermediate, config.heads * config.head_dim)
     if config.head_dim % 16 or any(size % PANEL for size in sizes):
         return "its sizes are not multiples of 32 (16 for a head)"
     if page_size % 16:
         return f"a page size of {page_size} is not a multiple of 16"
+    if codec is not None and config.head_dim % GROUP:
+        return f"its heads of {config.head_dim} are not a multiple of 32, which KV in {codec} needs"
     return None
 
 

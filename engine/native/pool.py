@@ -2,12 +2,19 @@
 
 import ctypes
 from ctypes import c_int32, c_int64, c_void_p
+from itertools import accumulate
 
 import torch
 
+from engine.kv.codec import hadamard
 from engine.kv.layout import PageLayout
 from engine.kv.order import Lanes
 from engine.kv.pool import PagePool
+from engine.native.packing import INT4, INT8
+
+FP8 = 3
+KINDS = {"int8": INT8, "int4": INT4, "fp8": FP8}
+"""`Kind` in source/matrix.h by the format's name."""
 
 
 class Store(ctypes.Structure):
@@ -16,7 +23,13 @@ class Store(ctypes.Structure):
     _fields_ = [
         ("base", c_void_p),
         *((name, c_int64) for name in ("layer_slots", "slot_bytes", "frames", "values_at")),
-        *((name, c_int32) for name in ("slots_per_frame", "page_size")),
+        ("code_at", c_int64 * 2),
+        ("scale_at", c_int64 * 2),
+        ("hadamard", c_void_p),
+        ("inverse", c_void_p),
+        ("slots_per_frame", c_int32),
+        ("page_size", c_int32),
+        ("kind", c_int32 * 2),
     ]
 
 
@@ -30,6 +43,23 @@ class NativePool(PagePool):
     def __init__(self, layout: PageLayout, frames: int) -> None:
         super().__init__(layout, frames, torch.device("cpu"), Lanes())
         self.store = Store(
-            self.slots.data_ptr(), self.slots.shape[1], layout.slot_layer_bytes, frames,
-            layout.plain_layer_bytes // 2, layout.slots_per_frame, layout.page_size,
-        )  # fmt: skip
+            base=self.slots.data_ptr(),
+            layer_slots=self.slots.shape[1],
+            slot_bytes=layout.slot_layer_bytes,
+            frames=frames,
+            values_at=layout.plain_layer_bytes // 2,
+            slots_per_frame=layout.slots_per_frame,
+            page_size=layout.page_size,
+        )
+        codec = layout.codec
+        if codec is None:
+            return
+        sizes = codec.sections(layout.kv_heads, layout.page_size, layout.head_dim)
+        starts = [0, *accumulate(sizes[:3])]
+        self.store.code_at[:], self.store.scale_at[:] = starts[:2], starts[2:]
+        self.store.kind[:] = [KINDS[codec.keys.name], KINDS[codec.values.name]]
+        if codec.keys.rotates or codec.values.rotates:
+            self._hadamard = hadamard(layout.head_dim).contiguous()
+            self._inverse = self._hadamard.T.contiguous()
+            self.store.hadamard = self._hadamard.data_ptr()
+            self.store.inverse = self._inverse.data_ptr()

@@ -1,19 +1,24 @@
 """The native decoder on coded pages, against the torch backend in float32 on the same numbers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from engine.attention.batch import Batch, Span
+from engine.attention.reference import ReferenceAttention
+from engine.kv.codec import CODECS, Codec
 from engine.kv.layout import PageLayout
 from engine.kv.pool import PagePool
+from engine.model import Decoder
 from engine.model_config import ModelConfig
 from engine.native import build
 from engine.native.build import Variant
-from engine.native.decoder import NativeDecoder
+from engine.native.decoder import NativeDecoder, obstacle
+from engine.native.pool import NativePool
 from engine.weight_scheme import SchemedTensors
 from engine.weights import Tensors, read_json
 
@@ -81,3 +86,224 @@ def test_layers_one_by_one_write_the_same_bits_as_a_whole_pass(
             pool.read(layer, table, start + rows), part.read(0, table, start + rows), strict=True
         ):
             assert torch.equal(mine, theirs)
+
+
+# -- mixed pages -----------------------------------------------------------------------------
+
+LENGTH = 333  # of each sequence: no multiple of anything
+WINDOW = 40  # newest positions, whose pages are never coded
+CODED: dict[str, Callable[[int], bool]] = {
+    "the first ones": lambda page: page < 5,
+    "all but the first": lambda page: page > 0,
+    "all but a single one": lambda page: page != 3,
+    "every second one": lambda page: page % 2 == 0,
+}
+PLAIN: dict[str, Callable[[int], bool]] = {"none": lambda _: False}
+SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "head_dim 32": ("Llama", {"head_dim": 32}),
+    "head_dim 64, three heads a group": (
+        "Llama",
+        {"head_dim": 64, "hidden_size": 96, "num_attention_heads": 6},
+    ),
+    "head_dim 128, one KV head": ("Llama", {"head_dim": 128, "num_key_value_heads": 1}),
+    "head_dim 96, a sliding window": (
+        "Mistral",
+        {"head_dim": 96, "num_attention_heads": 2, "sliding_window": 100},
+    ),
+}
+
+
+class _Pair:
+    """The native decoder on mixed pages beside the torch backend in float32 on their numbers.
+
+    Two sequences: their earlier tokens are computed by the torch backend, and taken over by both.
+    """
+
+    def __init__(self, folder: Path, codec: str, page_size: int) -> None:
+        self.config, self.folder, self.page_size = _config(folder), folder, page_size
+        with Tensors(folder) as tensors:
+            schemed = SchemedTensors(tensors, "bfloat16")
+            attention = ReferenceAttention(self.config.sliding_window)
+            cpu = torch.device("cpu")
+            self.torch = Decoder(self.config, schemed, cpu, torch.float32, attention)
+        self.codec = Codec.of(codec, self.config.head_dim)
+        self.layout = PageLayout.of(self.config, page_size, torch.bfloat16, self.codec)
+        self.count = self.layout.pages(LENGTH)
+        self.tokens = [_tokens(LENGTH, seed) for seed in (1, 2)]
+        plain = replace(self.layout, codec=None, dtype=torch.float32)
+        self.exact = self.torch.make_pool(plain, 2 * self.count)
+        self.tables = torch.arange(2 * self.count).view(2, -1)
+        parts = [(t, 0, table) for t, table in zip(self.tokens, self.tables, strict=True)]
+        self.torch.forward(_batch(parts, page_size, every=False), self.exact)
+        self.exact.slots.view(torch.float32).copy_(self.exact.slots.view(torch.float32).bfloat16())
+
+    def mixed(
+        self, native: NativeDecoder, coded: Callable[[int], bool]
+    ) -> tuple[PagePool, PagePool, torch.Tensor]:
+        """The same numbers for the torch backend and for the native one, with its tables."""
+        last = (LENGTH - WINDOW) // self.page_size
+        is_coded = [page < last and coded(page) for page in range(self.count)]
+        expected = self.torch.make_pool(self.exact.layout, self.exact.frames)
+        expected.slots.copy_(self.exact.slots)
+        pool = native.make_pool(self.layout, 4 * self.count)
+        pool.slots.fill_(255)  # not numbers: nothing may be read that was never written
+        frames = torch.randperm(2 * self.count, generator=torch.Generator().manual_seed(3))
+        rows = torch.arange(self.page_size)
+        tables = frames.view(2, -1).clone()
+        for page, frame in zip(self.tables.flatten().tolist(), frames.tolist(), strict=True):
+            for layer in range(self.config.layers):
+                keys, values = self.exact.keys[layer, page], self.exact.values[layer, page]
+                pool.write(
+                    layer, torch.full_like(rows, frame), rows,
+                    keys.transpose(0, 1), values.transpose(0, 1),
+                )  # fmt: skip
+                if is_coded[page % self.count]:
+                    c = self.codec
+                    expected.keys[layer, page] = c.keys.decode(c.keys.encode(keys))
+                    expected.values[layer, page] = c.values.decode(c.values.encode(values))
+        free = pool.frames + 2 * self.count * self.layout.slots_per_frame
+        for sequence in range(2):
+            for page in range(self.count):
+                if is_coded[page]:
+                    pool.put(pool.encode([int(tables[sequence, page])]), [free])
+                    tables[sequence, page] = free
+                    free += 1
+        return expected, pool, tables
+
+    def errors(
+        self,
+        native: NativeDecoder,
+        expected: PagePool,
+        pool: PagePool,
+        tables: torch.Tensor,
+        steps: Iterable[Sequence[tuple[int, int, int]]],
+    ) -> list[float]:
+        """Largest differences of logits, as shares of the largest logit.
+
+        Args:
+            steps: each a batch of (sequence, first position, rows).
+        """
+        found = []
+        for step in steps:
+            parts = [(self.tokens[n][start : start + rows], start) for n, start, rows in step]
+            batches = [
+                _batch(
+                    [(*part, t[n]) for part, (n, _, _) in zip(parts, step, strict=True)],
+                    self.page_size,
+                )
+                for t in (self.tables, tables)
+            ]
+            whole = self.torch.forward(batches[0], expected)
+            logits = native.forward(batches[1], pool)
+            found.append(float((logits - whole).abs().max() / whole.abs().max()))
+        return found
+
+
+LIMIT = 0.02  # of the largest logit; plain pages in bfloat16 stay below it as well
+LAST = LENGTH - 1
+STEPS: list[list[tuple[int, int, int]]] = [
+    *([(0, LENGTH - rows, rows)] for rows in (1, 2, 3, 4, 5, 6, WINDOW)),
+    [(0, LENGTH - 2, 2), (1, LENGTH - 5, 5), (0, LAST, 1)],
+    [(1, LAST, 1)],
+]
+
+
+@pytest.fixture(scope="module")
+def pairs(make_tiny: Callable[..., Path]) -> Callable[[str, str, int], _Pair]:
+    folders: dict[str, Path] = {}
+
+    def get(shape: str, codec: str, page_size: int) -> _Pair:
+        if shape not in folders:
+            family, changes = SHAPES[shape]
+            settings = {"initializer_range": 0.1, "vocab_size": 1024, **changes}
+            folders[shape] = make_tiny(family, **settings)
+        return _Pair(folders[shape], codec, page_size)
+
+    return get
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_mixed_pages_give_the_logits_of_their_numbers(
+    shape: str, codec: str, pairs: Callable[[str, str, int], _Pair]
+) -> None:
+    for page_size in (16, 32):
+        pair = pairs(shape, codec, page_size)
+        for variant in build.variants():
+            native = _native(pair.folder, variant)
+            for name, coded in (PLAIN | CODED).items():
+                errors = pair.errors(native, *pair.mixed(native, coded), STEPS)
+                assert max(errors) < LIMIT, (variant, page_size, name)
+
+
+def _swap(store: Any, _: list[torch.Tensor]) -> None:
+    store.scale_at[:] = list(store.scale_at)[::-1]
+
+
+def _queries_not_rotated(store: Any, kept: list[torch.Tensor]) -> None:
+    kept.append(torch.eye(64))
+    store.hadamard = kept[-1].data_ptr()
+
+
+def _values_not_rotated_back(store: Any, kept: list[torch.Tensor]) -> None:
+    kept.append(torch.eye(64))
+    store.inverse = kept[-1].data_ptr()
+
+
+def _next_page(store: Any, _: list[torch.Tensor]) -> None:
+    store.frames -= 1
+
+
+@pytest.mark.parametrize(
+    ("codec", "fault"),
+    [
+        ("int8", _swap),
+        ("k8v4", _swap),
+        ("fp8", _swap),
+        ("int4", _queries_not_rotated),
+        ("int4", _values_not_rotated_back),
+        ("k8v4", _values_not_rotated_back),
+        ("int8", _next_page),
+    ],
+)
+def test_a_fault_is_far_outside_of_the_limit(
+    codec: str, fault: Callable[..., None], pairs: Callable[[str, str, int], _Pair]
+) -> None:
+    pair = pairs("head_dim 64, three heads a group", codec, 16)
+    native = _native(pair.folder)
+    expected, pool, tables = pair.mixed(native, CODED["all but the first"])
+    assert isinstance(pool, NativePool)
+    kept: list[torch.Tensor] = []
+    fault(pool.store, kept)
+    for error in pair.errors(native, expected, pool, tables, [STEPS[0], STEPS[6]]):
+        assert error > 3 * LIMIT
+
+
+def test_any_number_of_threads_gives_the_same_bits(
+    pairs: Callable[[str, str, int], _Pair],
+) -> None:
+    for codec in CODECS:
+        pair = pairs("head_dim 64, three heads a group", codec, 16)
+        found = []
+        for threads in (1, 2, 3):
+            native = _native(pair.folder, threads=threads)
+            _, pool, tables = pair.mixed(native, CODED["all but the first"])
+            batch = _batch([(pair.tokens[0][-40:], LENGTH - 40, tables[0])], 16)
+            more = _batch([(pair.tokens[1][-1:], LENGTH - 1, tables[1])], 16)
+            found.append((native.forward(batch, pool), native.forward(more, pool)))
+        for other in found[1:]:
+            assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True)), codec
+
+
+def test_what_the_kernels_cannot_read_is_said() -> None:
+    odd = ModelConfig.from_json(
+        {
+            "architectures": ["LlamaForCausalLM"], "num_attention_heads": 2, "head_dim": 80,
+            "vocab_size": 64, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+            "hidden_size": 160, "intermediate_size": 96, "num_hidden_layers": 1,
+        }
+    )  # fmt: skip
+    assert obstacle(odd, 16) is None
+    assert "not a multiple of 32" in str(obstacle(odd, 16, "int8"))
+    for codec in CODECS:
+        assert obstacle(replace(odd, head_dim=64, heads=1), 16, codec) is None

@@ -3,10 +3,14 @@
 // The query heads that share a KV head are rows of one problem. It is solved in one pass over the
 // keys with a running maximum and sum (Milakov & Gimelshein, 2018; Dao et al., "FlashAttention",
 // 2022): blocks of 64 keys stay in the first-level cache while up to 48 query rows pass over them.
+//
+// Coded pages are multiplied as they are by a few queries (codes.h); for many, a block is decoded
+// once. Where rows were rotated before they were coded, queries are rotated to meet the keys, and
+// the mixed values have a sum of their own, which is rotated back once at the end.
 
 #pragma once
 
-#include "pages.h"
+#include "codes.h"
 
 namespace pageturn {
 
@@ -24,17 +28,28 @@ struct Running {
     int32_t position[QUERIES];
     float most[QUERIES];
     float total[QUERIES][LANES];
-    float* mixed;  // [queries, head_dim]
+    float* mixed;   // [queries, head_dim]
+    float* turned;  // the same of values that were rotated; null where none were
 };
 
+// The query rows of a task.
+struct Queries {
+    const bf16* plain;   // [queries, head_dim]
+    const bf16* turned;  // as decoded keys want them
+    Words words;         // as coded keys want them, where `few`
+    bool few;
+};
+
+// Of a block, the runs `which`.
 template <int M, int N>
-inline void mix(const Block& block, int head_dim, int d, const bf16* weights, const float* decay,
-                float* mixed) {
+inline void mix(const Block& block, unsigned which, int head_dim, int d, const bf16* weights,
+                const float* decay, float* mixed) {
     F sums[M][N];
     for (int m = 0; m < M; m++)
         for (int n = 0; n < N; n++)
             sums[m][n] = load(mixed + size_t(m) * head_dim + d + n * LANES) * splat(decay[m]);
     for (int k = 0; k < block.count; k += LANES) {
+        if (!(which >> k / LANES & 1)) continue;
         const bf16* values = block.run[k / LANES].values + 2 * d;
         const int left = block.count - k;
         const int pairs = (left < LANES ? left : LANES) / 2;
@@ -62,25 +77,69 @@ inline void mix(const Block& block, int head_dim, int d, const bf16* weights, co
             store(mixed + size_t(m) * head_dim + d + n * LANES, sums[m][n]);
 }
 
-// M query rows (from row `at` on) over a block of keys.
 template <int M>
-inline void attend_tile(const Block& block, int head_dim, const bf16* queries, int at, int window,
-                        float scale, Running& run) {
-    const int first = block.first, keys = block.count;
-    F scores[M][RUNS];
+inline void mix(const Block& block, unsigned which, int head_dim, const bf16* weights,
+                const float* decay, float* mixed) {
+    int d = 0;
+    for (; d + 4 * LANES <= head_dim; d += 4 * LANES)
+        mix<M, 4>(block, which, head_dim, d, weights, decay, mixed);
+    for (; d < head_dim; d += LANES) mix<M, 1>(block, which, head_dim, d, weights, decay, mixed);
+}
+
+// Scores of M queries and N runs, all in bfloat16.
+template <int M, int N>
+inline void score(const Run* run, int head_dim, const bf16* queries, F (*scores)[RUNS]) {
+    F sums[M][N];
     for (int m = 0; m < M; m++)
-        for (int n = 0; n < RUNS; n++) scores[m][n] = zero();
-    const bf16* row = queries + size_t(at) * head_dim;
+        for (int n = 0; n < N; n++) sums[m][n] = zero();
     for (int i = 0; i < head_dim / 2; i++) {
-        I key[RUNS];
-        for (int n = 0; n < RUNS; n++)
-            key[n] = bits(block.run[n].keys + i * block.run[n].key_step);
+        I key[N];
+        for (int n = 0; n < N; n++) key[n] = bits(run[n].keys + i * run[n].key_step);
 #pragma GCC unroll 6
         for (int m = 0; m < M; m++) {
-            const I pair = splat_pair(row + size_t(m) * head_dim + 2 * i);
-            for (int n = 0; n < RUNS; n++) scores[m][n] = dot_halves(scores[m][n], key[n], pair);
+            const I pair = splat_pair(queries + size_t(m) * head_dim + 2 * i);
+            for (int n = 0; n < N; n++) sums[m][n] = dot_halves(sums[m][n], key[n], pair);
         }
     }
+    for (int m = 0; m < M; m++)
+        for (int n = 0; n < N; n++) scores[m][n] = sums[m][n];
+}
+
+template <int M>
+inline void score_mixed(const Block& block, int key_kind, int head_dim, const Queries& q, int at,
+                        F (*scores)[RUNS]) {
+    for (int m = 0; m < M; m++)
+        for (int n = block.runs(); n < RUNS; n++) scores[m][n] = zero();
+    for (int n = 0; n < block.runs(); n++) {
+        const Run& run = block.run[n];
+        if (run.form == Form::CODES) {
+            F some[M];
+            if (key_kind == INT4) score_codes<INT4, M>(run, head_dim, q.words, at, some);
+            else score_codes<INT8, M>(run, head_dim, q.words, at, some);
+            for (int m = 0; m < M; m++) scores[m][n] = some[m];
+        } else {
+            const bf16* rows = run.form == Form::PLAIN ? q.plain : q.turned;
+            F some[M][RUNS];
+            score<M, 1>(&run, head_dim, rows + size_t(at) * head_dim, some);
+            for (int m = 0; m < M; m++) scores[m][n] = some[m][0];
+        }
+    }
+}
+
+// M query rows (from row `at` on) over a block of keys.
+template <int M>
+inline void attend_tile(const Block& block, const Pool& pool, int head_dim, const Queries& q,
+                        int at, int window, float scale, Running& run) {
+    const int first = block.first, keys = block.count;
+    const unsigned all = (1u << block.runs()) - 1, plain = block.of(Form::PLAIN);
+    const unsigned decoded = block.of(Form::DECODED), coded = block.of(Form::CODES);
+    F scores[M][RUNS];
+    if (plain == all || decoded == all)
+        score<M, RUNS>(block.run, head_dim, (plain ? q.plain : q.turned) + size_t(at) * head_dim,
+                       scores);
+    else
+        score_mixed<M>(block, pool.kind[OF_KEYS], head_dim, q, at, scores);
+    float exact[M * KEYS];
     bf16 weights[M * KEYS];
     float decay[LANES] = {};
     for (int m = 0; m < M; m++) {
@@ -105,29 +164,35 @@ inline void attend_tile(const Block& block, int head_dim, const bf16* queries, i
             const F weight = exp2(fma(scores[m][n], splat(scale), shift));
             total = total + weight;
             store_narrow(weights + m * KEYS + n * LANES, weight);
+            if (coded) store(exact + m * KEYS + n * LANES, weight);
         }
         store(run.total[at + m], total);
     }
-    float* mixed = run.mixed + size_t(at) * head_dim;
-    int d = 0;
-    for (; d + 4 * LANES <= head_dim; d += 4 * LANES)
-        mix<M, 4>(block, head_dim, d, weights, decay, mixed);
-    for (; d < head_dim; d += LANES) mix<M, 1>(block, head_dim, d, weights, decay, mixed);
+    const size_t to = size_t(at) * head_dim;
+    const int kind = pool.kind[OF_VALUES];
+    const unsigned straight = rotates(kind) ? plain : plain | decoded;
+    mix<M>(block, straight, head_dim, weights, decay, run.mixed + to);
+    if (run.turned) mix<M>(block, decoded, head_dim, weights, decay, run.turned + to);
+    if (coded && kind == INT4) mix_codes<INT4, M>(block, head_dim, exact, run.turned + to);
+    if (coded && kind == INT8) mix_codes<INT8, M>(block, head_dim, exact, run.mixed + to);
 }
 
 // A block of query rows over keys start .. stop - 1; `start` is a multiple of 64.
-inline void attend(const Sequence& s, const bf16* queries, int count, int start, int stop,
-                   int window, float scale, Running& run) {
+// `space` takes a decoded block.
+inline void attend(const Sequence& s, const Queries& q, int count, int start, int stop, int window,
+                   float scale, bf16* space, Running& run) {
     const int d = s.head_dim;
     for (int m = 0; m < count; m++) {
         run.most[m] = LOWEST;
         store(run.total[m], zero());
         std::memset(run.mixed + size_t(m) * d, 0, sizeof(float) * d);
+        if (run.turned) std::memset(run.turned + size_t(m) * d, 0, sizeof(float) * d);
     }
     for (int first = start; first < stop; first += KEYS) {
-        const Block block = s.block(first, stop);
+        Block block = s.block(first, stop);
         // Pages lie anywhere: the next block is sent for while this one is worked on.
         s.fetch_block(first + KEYS, stop);
+        if (!q.few && block.of(Form::CODES)) decode(block, s.pool, d, space);
         for (int at = 0; at < count; at += QUERY_TILE) {
             const int m = count - at < QUERY_TILE ? count - at : QUERY_TILE;
             int last = 0;
@@ -135,13 +200,13 @@ inline void attend(const Sequence& s, const bf16* queries, int count, int start,
                 last = run.position[at + i] > last ? run.position[at + i] : last;
             if (last < first) continue;  // all of these keys lie after all of these rows
             switch (m) {
-                case 1: attend_tile<1>(block, d, queries, at, window, scale, run); break;
-                case 2: attend_tile<2>(block, d, queries, at, window, scale, run); break;
+                case 1: attend_tile<1>(block, s.pool, d, q, at, window, scale, run); break;
+                case 2: attend_tile<2>(block, s.pool, d, q, at, window, scale, run); break;
 #if defined(__AVX512F__)
-                case 3: attend_tile<3>(block, d, queries, at, window, scale, run); break;
-                case 4: attend_tile<4>(block, d, queries, at, window, scale, run); break;
-                case 5: attend_tile<5>(block, d, queries, at, window, scale, run); break;
-                default: attend_tile<6>(block, d, queries, at, window, scale, run);
+                case 3: attend_tile<3>(block, s.pool, d, q, at, window, scale, run); break;
+                case 4: attend_tile<4>(block, s.pool, d, q, at, window, scale, run); break;
+                case 5: attend_tile<5>(block, s.pool, d, q, at, window, scale, run); break;
+                default: attend_tile<6>(block, s.pool, d, q, at, window, scale, run);
 #endif
             }
         }

@@ -65,6 +65,10 @@ void Decoder::reserve() {
         own.line.get(std::max(size_t(widest_), size_t(QUERIES) * m_.head_dim));
         own.panel.get(size_t(widest_) * PANEL * sizeof(bf16));
         own.input.reserve(ALONE, widest_);
+        if (!p_.kind[OF_KEYS]) continue;
+        own.queries.reserve(QUERIES, m_.head_dim);
+        own.turned.get(size_t(QUERIES + 1) * m_.head_dim);
+        own.space.get(size_t(2 * KEYS) * m_.head_dim);
     }
 }
 
@@ -267,13 +271,20 @@ void Decoder::attend_task(Own& own, int l, size_t index) {
     const Span& span = s_.span[task.span];
     const int d = m_.head_dim;
     const Sequence sequence = this->sequence(l, task);
+    const bool coded = p_.kind[OF_KEYS] && sequence.has_codes(task.start, task.stop);
     Running run;
     run.mixed = own.line.data();
+    run.turned = coded && rotates(p_.kind[OF_VALUES]) ? own.turned.data() : nullptr;
     for (int q = 0; q < task.count; q++)
         run.position[q] = int(s_.positions[span.start + (task.first + q) / group_]);
-    attend(sequence, queries(int(span.start), task.kv_head) + size_t(task.first) * d, task.count,
-           task.start, task.stop, m_.window, scale_, run);
+    attend(sequence, task_queries(own, task, coded), task.count, task.start, task.stop, m_.window,
+           scale_, own.space.data(), run);
     for (int q = 0; q < task.count; q++) {
+        if (run.turned) {
+            float *to = run.mixed + size_t(q) * d, *back = own.turned.data() + QUERIES * d;
+            times(run.turned + size_t(q) * d, p_.inverse, d, back);
+            for (int i = 0; i < d; i += LANES) store(to + i, load(to + i) + load(back + i));
+        }
         const int row = int(span.start) + (task.first + q) / group_;
         const int head = task.kv_head * group_ + (task.first + q) % group_;
         const float* mixed = run.mixed + size_t(q) * d;
@@ -288,6 +299,38 @@ void Decoder::attend_task(Own& own, int l, size_t index) {
             out[d + 1] = total;
         }
     }
+}
+
+// A query after rotation by its position, in float32.
+const float* Decoder::query(const Task& task, int q) const {
+    const size_t row = s_.span[task.span].start + (task.first + q) / group_;
+    const int head = task.kv_head * group_ + (task.first + q) % group_;
+    return qkv_.data() + row * m_.layer[0].qkv.rows + size_t(head) * m_.head_dim;
+}
+
+Queries Decoder::task_queries(Own& own, const Task& task, bool coded) const {
+    const int d = m_.head_dim;
+    Queries q{};
+    q.plain = queries(int(s_.span[task.span].start), task.kv_head) + size_t(task.first) * d;
+    if (!coded) return q;
+    const Input input = own.queries.get();
+    const bool rotated = rotates(p_.kind[OF_KEYS]);
+    q.few = task.count <= FEW && p_.kind[OF_KEYS] != FP8;
+    q.turned = rotated ? input.narrow : q.plain;
+    q.words = input.words;
+    if (!q.few && !rotated) return q;
+    for (int i = 0; i < task.count; i++) {
+        const float* row = query(task, i);
+        if (rotated) {
+            float* turned = own.turned.data() + QUERIES * d;
+            times(row, p_.hadamard, d, turned);
+            row = turned;
+        }
+        if (q.few) q.words.set(i, row, d);
+        else
+            for (int j = 0; j < d; j += LANES) store_narrow(input.narrow + i * d + j, load(row + j));
+    }
+    return q;
 }
 
 // A row's attention: as it is, or put together from parts where the keys were split.

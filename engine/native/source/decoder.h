@@ -166,6 +166,9 @@ class Decoder {
         InputBuffer input;
         Buffer<float> line;
         Buffer<uint8_t> panel;
+        InputBuffer queries;  // rotated ones, and those of a few rows as words
+        Buffer<float> turned;  // sums of rotated values, and a row to rotate in
+        Buffer<bf16> space;  // a decoded block of keys and values
     };
 
     void begin(const Pool& pool, const Step& step);
@@ -186,6 +189,8 @@ class Decoder {
     void place(int l, const Layer& layer, int row);
     Sequence sequence(int l, const Task& task) const;
     void attend_task(Own& own, int l, size_t index);
+    Queries task_queries(Own& own, const Task& task, bool coded) const;
+    const float* query(const Task& task, int q) const;
     void mixed_row(int row, float* out);
     void logits(Own& own);
 

@@ -30,7 +30,7 @@ constexpr int FEW = 16;        // rows of x up to which the integer product is u
 constexpr int TOGETHER = 8;    // of them at once
 constexpr int AHEAD = 5120;    // bytes that a product's reading is ahead of its work
 
-enum Kind : int32_t { BFLOAT16 = 0, INT8 = 1, INT4 = 2 };
+enum Kind : int32_t { BFLOAT16 = 0, INT8 = 1, INT4 = 2, FP8 = 3 };  // FP8: of pages only
 
 struct Matrix {
     int32_t rows, columns;  // rows: a multiple of 32, padded with zeros
@@ -44,7 +44,7 @@ struct Matrix {
     const uint8_t* block(int i) const { return blocks + size_t(i) * block_bytes; }
 };
 
-constexpr int code_bytes(int kind) { return kind == INT4 ? 256 : kind == INT8 ? 512 : 1024; }
+constexpr int code_bytes(int kind) { return kind == INT4 ? 256 : kind == BFLOAT16 ? 1024 : 512; }
 constexpr int group_bytes(int kind) {
     return code_bytes(kind) + (kind == INT4 ? 64 : kind == INT8 ? 32 : 0);
 }

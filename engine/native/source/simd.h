@@ -53,6 +53,7 @@ inline F operator*(F a, F b) { return {_mm512_mul_ps(a.v, b.v)}; }
 inline F operator/(F a, F b) { return {_mm512_div_ps(a.v, b.v)}; }
 inline F fma(F a, F b, F c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 inline F max(F a, F b) { return {_mm512_max_ps(a.v, b.v)}; }
+inline F min(F a, F b) { return {_mm512_min_ps(a.v, b.v)}; }
 inline F abs(F a) { return {_mm512_abs_ps(a.v)}; }
 inline float sum(F a) { return _mm512_reduce_add_ps(a.v); }
 inline float greatest(F a) { return _mm512_reduce_max_ps(a.v); }
@@ -75,6 +76,7 @@ inline I splat_pair(const void* p) {
 }
 inline I no_bits() { return {_mm512_setzero_si512()}; }
 inline I operator&(I a, I b) { return {_mm512_and_si512(a.v, b.v)}; }
+inline I operator|(I a, I b) { return {_mm512_or_si512(a.v, b.v)}; }
 inline I splat_bits(uint32_t x) { return {_mm512_set1_epi32(int(x))}; }
 template <int N> inline I words_right(I a) { return {_mm512_srli_epi16(a.v, N)}; }
 template <int N> inline I words_left(I a) { return {_mm512_slli_epi16(a.v, N)}; }
@@ -82,6 +84,11 @@ template <int N> inline I words_right_signed(I a) { return {_mm512_srai_epi16(a.
 inline F to_floats(I a) { return {_mm512_cvtepi32_ps(a.v)}; }
 inline I words_to_ints_low(I a) { return {_mm512_srai_epi32(_mm512_slli_epi32(a.v, 16), 16)}; }
 inline I words_to_ints_high(I a) { return {_mm512_srai_epi32(a.v, 16)}; }
+// Of pairs of bfloat16.
+inline F half_low(I a) { return {_mm512_castsi512_ps(_mm512_slli_epi32(a.v, 16))}; }
+inline F half_high(I a) {
+    return {_mm512_castsi512_ps(_mm512_and_si512(a.v, _mm512_set1_epi32(int(0xffff0000))))};
+}
 
 inline I dot_words(I total, I a, I b) {
 #if defined(__AVX512VNNI__)
@@ -126,6 +133,10 @@ inline void store_bits(void* p, I a) { _mm512_storeu_si512(p, a.v); }
 inline F load_fp16(const fp16* p) {
     return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))};
 }
+inline void store_fp16(fp16* p, F a) {
+    _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT));
+}
+inline I to_ints(F a) { return {_mm512_cvtps_epi32(a.v)}; }
 // Rounded integers of each lane as words.
 inline void store_words(int16_t* p, F a) {
     _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(a.v)));
@@ -160,6 +171,7 @@ inline F operator*(F a, F b) { PT_F(_mm256_mul_ps(a.v[h], b.v[h])) }
 inline F operator/(F a, F b) { PT_F(_mm256_div_ps(a.v[h], b.v[h])) }
 inline F fma(F a, F b, F c) { PT_F(_mm256_fmadd_ps(a.v[h], b.v[h], c.v[h])) }
 inline F max(F a, F b) { PT_F(_mm256_max_ps(a.v[h], b.v[h])) }
+inline F min(F a, F b) { PT_F(_mm256_min_ps(a.v[h], b.v[h])) }
 inline F abs(F a) { PT_F(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), a.v[h])) }
 inline float sum(F a) {
     __m256 s = _mm256_add_ps(a.v[0], a.v[1]);
@@ -206,6 +218,7 @@ inline I splat_pair(const void* p) {
 }
 inline I no_bits() { PT_I(_mm256_setzero_si256()) }
 inline I operator&(I a, I b) { PT_I(_mm256_and_si256(a.v[h], b.v[h])) }
+inline I operator|(I a, I b) { PT_I(_mm256_or_si256(a.v[h], b.v[h])) }
 inline I splat_bits(uint32_t x) { PT_I(_mm256_set1_epi32(int(x))) }
 template <int N> inline I words_right(I a) { PT_I(_mm256_srli_epi16(a.v[h], N)) }
 template <int N> inline I words_left(I a) { PT_I(_mm256_slli_epi16(a.v[h], N)) }
@@ -213,6 +226,11 @@ template <int N> inline I words_right_signed(I a) { PT_I(_mm256_srai_epi16(a.v[h
 inline F to_floats(I a) { PT_F(_mm256_cvtepi32_ps(a.v[h])) }
 inline I words_to_ints_low(I a) {
     PT_I(_mm256_srai_epi32(_mm256_slli_epi32(a.v[h], 16), 16))
+}
+inline F half_low(I a) { PT_F(_mm256_castsi256_ps(_mm256_slli_epi32(a.v[h], 16))) }
+inline F half_high(I a) {
+    const __m256i high = _mm256_set1_epi32(int(0xffff0000));
+    PT_F(_mm256_castsi256_ps(_mm256_and_si256(a.v[h], high)))
 }
 inline I words_to_ints_high(I a) { PT_I(_mm256_srai_epi32(a.v[h], 16)) }
 inline I dot_words(I total, I a, I b) {
@@ -255,6 +273,12 @@ inline void store_bits(void* p, I a) {
 inline F load_fp16(const fp16* p) {
     PT_F(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(p + 8 * h))))
 }
+inline void store_fp16(fp16* p, F a) {
+    for (int h = 0; h < 2; h++)
+        _mm_storeu_si128((__m128i*)(p + 8 * h),
+                         _mm256_cvtps_ph(a.v[h], _MM_FROUND_TO_NEAREST_INT));
+}
+inline I to_ints(F a) { PT_I(_mm256_cvtps_epi32(a.v[h])) }
 inline void store_words(int16_t* p, F a) {
     __m256i packed = _mm256_packs_epi32(_mm256_cvtps_epi32(a.v[0]), _mm256_cvtps_epi32(a.v[1]));
     _mm256_storeu_si256((__m256i*)p, _mm256_permute4x64_epi64(packed, 0xd8));
