@@ -1,35 +1,24 @@
 """Which session holds which pages: finding, growing, forking, giving up. No tensors.
 
-When pages run out they are taken in this order: free ones; cached ones, which nobody holds, leaves
-first; those of idle sessions, the longest unused first (their tokens stay). Only then does the
-scheduler send a running request back to the queue.
-
-With a codec, pages that are full and lie before the window are coded (`PageLayout.coded_range`):
-each once, from full precision, into another page.
+Where pages come from when they run out is `Supply`'s business, which of them are in full precision
+`Precision`'s.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from engine.errors import OutOfPages
+from engine.kv.check import SessionCheck
 from engine.kv.layout import PageLayout
 from engine.kv.pages import PageAllocator
+from engine.kv.precision import PageStore, Precision
 from engine.kv.prefix import Node, PrefixCache, PrefixStats
 from engine.kv.session import Session
+from engine.kv.supply import Supply
 
 PageKind = Literal["static", "active", "idle", "cached", "free"]
-
-
-class PageStore(Protocol):
-    """What holds the numbers; see `PagePool`."""
-
-    def copy_page(self, source: int, target: int) -> None: ...
-
-    def encode(self, pages: Sequence[int]) -> Any: ...
-
-    def put(self, coded: Any, pages: Sequence[int]) -> None: ...
 
 
 class PageCounts(NamedTuple):
@@ -73,8 +62,8 @@ class KVCache:
         self.static = Session(owner=None)
         self._sessions: set[Session] = set()
         self._store = store
-        # Pages whose KV was computed from coded KV; what was in full precision all along is exact.
-        self._approximate: set[int] = set()
+        self._precision = Precision(layout, self.pages, self.prefix, store)
+        self._supply = Supply(self.pages, self._sessions, self.drop, self._precision.note_new)
         self._caching = caching
         self._looked_up = self._hit = 0
 
@@ -121,7 +110,7 @@ class KVCache:
         held = len(session.nodes)
         found = self._find(session)
         if found:
-            pages = [self._best_page(node) for node in found]
+            pages = [self._precision.best_page(node) for node in found]
             self.pages.retain(pages)
             self.pages.release(reversed(session.pages[held:]))  # a partial page, now found whole
             session.pages[held:] = pages
@@ -131,7 +120,7 @@ class KVCache:
         rest = self._static_rest(session)
         if rest:
             try:
-                session.pages += self._obtain(1, session)
+                session.pages += self._supply.obtain(1, session)
             except OutOfPages:
                 return  # the few tokens are computed instead
             self._store.copy_page(self.static.pages[len(session.nodes)], session.pages[-1])
@@ -152,7 +141,7 @@ class KVCache:
         """
         missing = self.missing(session, tokens)
         if missing:
-            session.pages += self._obtain(missing, session)
+            session.pages += self._supply.obtain(missing, session)
 
     def advance(self, session: Session, tokens: int, exact: bool = False) -> None:
         """The KV of the next `tokens` tokens is written; pages that are full now are published.
@@ -164,8 +153,8 @@ class KVCache:
         """
         first = session.kv_tokens // self.page_size
         session.kv_tokens += tokens
-        if not exact and any(map(self.pages.is_coded, session.pages)):
-            self._approximate.update(session.pages[first : self.layout.pages(session.kv_tokens)])
+        if not exact:
+            self._precision.note_written(session, first)
         for index in range(len(session.nodes), session.kv_tokens // self.page_size):
             parent = session.nodes[-1] if session.nodes else self._root
             content = session.tokens[index * self.page_size : (index + 1) * self.page_size]
@@ -175,7 +164,7 @@ class KVCache:
             else:
                 node = Node(parent, (session.owner, tuple(content)))
             session.nodes.append(node)
-        self._encode_old_pages(session)
+        self._precision.encode_old_pages(session)
 
     def drop(self, session: Session) -> None:
         """Give a session's pages back, last ones first; its tokens stay."""
@@ -207,8 +196,7 @@ class KVCache:
 
     def approximate_tokens(self, session: Session) -> int:
         """Tokens of a session on pages that were computed from coded KV."""
-        pages = sum(page in self._approximate for page in session.pages)
-        return min(pages * self.page_size, session.kv_tokens)
+        return self._precision.approximate_tokens(session)
 
     def most_approximate(self, least: int) -> Session | None:
         """The idle session with the most approximate tokens, if they are at least so many."""
@@ -229,14 +217,14 @@ class KVCache:
             OutOfPages: there are too few; the session holds nothing still.
         """
         tokens, static = len(session.tokens), self._static_nodes(session)
-        coded = self._coded_range(session, tokens, len(static))
+        coded = self._precision.coded_range(session, tokens, len(static))
         plain = self.layout.pages(tokens) - len(static) - len(coded)
         needed = plain * self.pages.per_frame + len(coded)
         if not at_all_costs and needed > self.pages.available_slots:
             raise OutOfPages(plain + len(coded), self.pages.available)
-        own = self._obtain(plain, session)
+        own = self._supply.obtain(plain, session)
         try:
-            codes = self._obtain_coded(len(coded), session)
+            codes = self._supply.obtain_coded(len(coded), session)
         except OutOfPages:
             self.pages.release(reversed(own))
             raise
@@ -254,8 +242,8 @@ class KVCache:
         session.kv_tokens, session.static_tokens = by.kv_tokens, by.static_tokens
         by.pages, by.nodes, by.kv_tokens = [], [], 0
         self.close(by)
-        for node in session.nodes:
-            self._discard_approximate(node)
+        for page, node in zip(session.pages, session.nodes, strict=False):
+            self._precision.keep_only(page, node)
 
     def fork(self, parent: Session) -> Session:
         """A session with the same tokens: full pages are shared, the partial one is copied.
@@ -275,7 +263,7 @@ class KVCache:
         self.add(child)
         if rest:
             with suppress(OutOfPages):
-                child.pages += self._obtain(1, parent)
+                child.pages += self._supply.obtain(1, parent)
                 self._store.copy_page(parent.pages[full], child.pages[full])
                 child.kv_tokens += rest
         child.static_tokens = min(parent.static_tokens, child.kv_tokens)
@@ -308,8 +296,7 @@ class KVCache:
 
     def obtainable_slots(self, for_session: Session) -> int:
         """Slots that a session could have now: unheld ones, and those only idle others hold."""
-        idle = sum(map(self.pages.slots, self._only_idle(for_session)))
-        return self.pages.available_slots + idle
+        return self._supply.obtainable_slots(for_session)
 
     def bytes(self, session: Session) -> int:
         """What a session's pages take, shared ones included."""
@@ -351,22 +338,11 @@ class KVCache:
             RuntimeError: names what does not hold.
         """
         self.pages.check()
+        check = SessionCheck(self.page_size, self._root, self.pages, self.prefix, self._caching)
         holders: Counter[int] = Counter()
         for session in (*self._sessions, self.static):
-            full, rest = divmod(session.kv_tokens, self.page_size)
-            if self.layout.pages(session.kv_tokens) > len(session.pages):
-                raise RuntimeError(f"{session} has KV beyond its {len(session.pages)} pages")
-            if session.kv_tokens > len(session.tokens):
-                raise RuntimeError(f"{session} has KV for tokens that it does not have")
-            if len(session.nodes) != full:
-                raise RuntimeError(f"{session} has {len(session.nodes)} nodes, not {full}")
-            self._check_nodes(session)
-            if rest and session.pages[full] in self.prefix:
-                raise RuntimeError(f"{session} will write to a page that is published")
-            if rest and self.pages.holders(session.pages[full]) != 1:
-                raise RuntimeError(f"{session} will write to a page that is shared")
-            if rest and self.pages.is_coded(session.pages[full]):
-                raise RuntimeError(f"{session} will write to a coded page")
+            check.table(session)
+            check.nodes(session)
             holders.update(session.pages)
         for page in range(self.pages.frames + self.pages.total):
             if self.pages.holders(page) != holders[page]:
@@ -375,19 +351,6 @@ class KVCache:
                 )
 
     # -- inside ------------------------------------------------------------------------------
-
-    def _check_nodes(self, session: Session) -> None:
-        """A session's full pages stand in the tree where their tokens and its owner lead."""
-        parent = self._root
-        for index, node in enumerate(session.nodes):
-            content = session.tokens[index * self.page_size : (index + 1) * self.page_size]
-            if node.parent is not parent or node.step[1] != tuple(content):
-                raise RuntimeError(f"page {index} of {session} stands for other tokens")
-            if node.step[0] not in (None, session.owner):
-                raise RuntimeError(f"page {index} of {session} belongs to another owner")
-            if self._caching and session.pages[index] not in node.pages:
-                raise RuntimeError(f"page {index} of {session} is full and cannot be found")
-            parent = node
 
     def _find(self, session: Session) -> list[Node]:
         """Nodes of the full pages that follow the session's own and can be shared."""
@@ -418,122 +381,6 @@ class KVCache:
         common = _common_prefix(session.tokens, self.static.tokens)
         return self.static.nodes[: common // self.page_size]
 
-    def _best_page(self, node: Node) -> int:
-        """Of pages with the same content: an exact one first, then one in full precision."""
-        return min(node.pages, key=lambda p: (p in self._approximate, self.pages.is_coded(p)))
-
-    # -- obtaining pages ---------------------------------------------------------------------
-
-    def _obtain(self, count: int, for_session: Session) -> list[int]:
-        """Plain pages; idle sessions give theirs up if that helps."""
-        if self.pages.available < count <= self._obtainable_frames(for_session):
-            for session in sorted(self._idle(for_session), key=lambda s: (s.last_used, s.id)):
-                self.drop(session)
-                if count <= self.pages.available:
-                    break
-        pages = self.pages.allocate(count)
-        self._approximate.difference_update(pages)
-        return pages
-
-    def _obtain_coded(
-        self, count: int, for_session: Session, beside: int | None = None
-    ) -> list[int]:
-        """Coded pages; idle sessions give theirs up if that helps."""
-        if self.pages.available_slots < count <= self.obtainable_slots(for_session):
-            for session in sorted(self._idle(for_session), key=lambda s: (s.last_used, s.id)):
-                self.drop(session)
-                if count <= self.pages.available_slots:
-                    break
-        pages = self.pages.allocate_coded(count, beside)
-        self._approximate.difference_update(pages)
-        return pages
-
-    def _idle(self, but: Session) -> list[Session]:
-        return [s for s in self._sessions if s.pages and not s.running and s is not but]
-
-    def _only_idle(self, but: Session) -> list[int]:
-        """Pages that nobody but idle sessions holds."""
-        held = Counter(page for session in self._idle(but) for page in session.pages)
-        return [page for page, count in held.items() if count == self.pages.holders(page)]
-
-    def _obtainable_frames(self, for_session: Session) -> int:
-        idle = Counter(map(self.pages.frame, self._only_idle(for_session)))
-        return self.pages.available + sum(
-            count == self.pages.held_in(frame) for frame, count in idle.items()
-        )
-
-    # -- coding ------------------------------------------------------------------------------
-
-    def _coded_range(self, session: Session, tokens: int, static: int) -> range:
-        """Pages that are coded; those of the static prompt, which all share, never are."""
-        return range(0) if session.owner is None else self.layout.coded_range(tokens, static)
-
-    def _encode_old_pages(self, session: Session) -> None:
-        """Code what has left the window. Where there is no room, it stays as it is for now."""
-        static = session.static_tokens // self.page_size
-        left = [
-            index
-            for index in self._coded_range(session, session.kv_tokens, static)
-            if not self.pages.is_coded(session.pages[index])
-        ]
-        alone = []
-        for index in left:
-            twin = self._coded_twin(session.nodes[index], session.pages[index])
-            if twin is None:
-                alone.append(index)
-            else:
-                page, session.pages[index] = session.pages[index], twin
-                self.pages.retain([twin])
-                self.pages.release([page])
-                if page in self.prefix and not self.pages.holders(page):
-                    self.pages.discard(page)
-        # A page that others hold too stays theirs as it is; only our own make room.
-        own = [self.pages.holders(session.pages[index]) == 1 for index in alone]
-        while alone and self.pages.available_slots + sum(own) * self.pages.per_frame < len(alone):
-            alone.pop(), own.pop()
-        if alone:
-            self._encode(session, alone, own)
-
-    def _encode(self, session: Session, indices: list[int], own: list[bool]) -> None:
-        plain = [session.pages[index] for index in indices]
-        coded = self._store.encode(plain)
-        approximate = [page in self._approximate for page in plain]
-        findable = [page in self.prefix for page in plain]
-        for page, mine in zip(plain, own, strict=True):
-            if mine and page in self.prefix:
-                self.prefix.withdraw(page)
-        self.pages.release(plain)
-        before = session.pages[indices[0] - 1] if indices[0] else 0
-        pages = self.pages.allocate_coded(
-            len(plain), before if self.pages.is_coded(before) else None
-        )
-        self._approximate.difference_update(pages)
-        self._store.put(coded, pages)
-        for index, page, rough, found in zip(indices, pages, approximate, findable, strict=True):
-            session.pages[index] = page
-            if rough:
-                self._approximate.add(page)
-            if found:
-                self.prefix.put_back(session.nodes[index], page)
-
-    def _coded_twin(self, node: Node, page: int) -> int | None:
-        """A coded page with the content of a plain one, no less exact."""
-        exact = page not in self._approximate
-        return next(
-            (
-                twin
-                for twin in node.pages
-                if self.pages.is_coded(twin) and not (exact and twin in self._approximate)
-            ),
-            None,
-        )
-
-    def _discard_approximate(self, node: Node) -> None:
-        """Leave no approximate page where an exact one can be found, unless somebody holds it."""
-        for page in list(node.pages):
-            if page in self._approximate and not self.pages.holders(page):
-                self.pages.discard(page)
-
     def _own_last_page(self, session: Session) -> None:
         """Before a page is written to in its middle: nobody else may hold it or find it.
 
@@ -547,7 +394,7 @@ class KVCache:
         if self.pages.holders(last) == 1 and last not in self.prefix:
             return
         try:
-            (own,) = self._obtain(1, session)
+            (own,) = self._supply.obtain(1, session)
         except OutOfPages:
             self._give_up_last_page(session)
             return

@@ -15,6 +15,7 @@ all of them, where 4 bits would lose the small ones (QuaRot; Ashkboos et al., 20
 in every score, so `k8v4` gives them the bits (KIVI; Liu et al., 2024).
 """
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple
@@ -143,7 +144,7 @@ def hadamard(size: int) -> torch.Tensor:
     while len(matrix) < size:
         top, bottom = torch.cat((matrix, matrix), 1), torch.cat((matrix, -matrix), 1)
         matrix = torch.cat((top, bottom))
-    return matrix / size**0.5
+    return matrix / math.sqrt(size)
 
 
 def _is_power_of_two(x: float) -> bool:

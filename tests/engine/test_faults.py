@@ -14,7 +14,6 @@ from engine import Engine, EngineConfig, Sampling
 from engine.errors import (
     ContextTooLong,
     EngineStopped,
-    QueueFull,
     SettingError,
     StepFailed,
     UnknownToken,

@@ -6,7 +6,7 @@ from engine.errors import OutOfPages
 from engine.kv.cache import KVCache
 from engine.kv.prefix import PrefixCache
 from engine.kv.session import Session
-from tests.engine.paging import SIZE, Harness
+from tests.engine.paging import Harness
 
 
 def _cache(total: int = 16, static: int = 0, caching: bool = True) -> KVCache:

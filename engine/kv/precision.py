@@ -1,0 +1,127 @@
+"""Which pages of a session are coded, and which are exact. No tensors.
+
+A page is *coded* or in full precision (see `PageLayout`), and apart from that it is *exact* or
+approximate: KV is exact when everything that it was computed from was in full precision. A coded
+page can be exact, rounded once; what is computed after it is approximate.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from engine.kv.layout import PageLayout
+from engine.kv.pages import PageAllocator
+from engine.kv.prefix import Node, PrefixCache
+from engine.kv.session import Session
+
+
+class PageStore(Protocol):
+    """What holds the numbers; see `PagePool`."""
+
+    def copy_page(self, source: int, target: int) -> None: ...
+
+    def encode(self, pages: Sequence[int]) -> Any: ...
+
+    def put(self, coded: Any, pages: Sequence[int]) -> None: ...
+
+
+class Precision:
+    """Codes what leaves the window, and knows what is approximate.
+
+    A page is coded once, from full precision, when it is full: never in place, so that whoever else
+    holds it keeps it as it is.
+    """
+
+    def __init__(
+        self, layout: PageLayout, pages: PageAllocator, prefix: PrefixCache, store: PageStore
+    ) -> None:
+        self._layout, self._pages, self._prefix, self._store = layout, pages, prefix, store
+        self._approximate: set[int] = set()
+
+    def note_new(self, pages: Iterable[int]) -> None:
+        """Pages were given out: what they held does not matter any more."""
+        self._approximate.difference_update(pages)
+
+    def note_written(self, session: Session, first: int) -> None:
+        """KV was computed from what the session held, on its pages from index `first` on."""
+        if any(map(self._pages.is_coded, session.pages)):
+            last = self._layout.pages(session.kv_tokens)
+            self._approximate.update(session.pages[first:last])
+
+    def approximate_tokens(self, session: Session) -> int:
+        """Tokens on pages that were computed from coded KV."""
+        pages = sum(page in self._approximate for page in session.pages)
+        return min(pages * self._layout.page_size, session.kv_tokens)
+
+    def best_page(self, node: Node) -> int:
+        """Of pages with the same content: an exact one first, then one in full precision."""
+        return min(node.pages, key=lambda p: (p in self._approximate, self._pages.is_coded(p)))
+
+    def coded_range(self, session: Session, tokens: int, static: int) -> range:
+        """Pages that are coded; those of the static prompt, which all share, never are."""
+        return range(0) if session.owner is None else self._layout.coded_range(tokens, static)
+
+    def encode_old_pages(self, session: Session) -> None:
+        """Code what has left the window. Where there is no room, it stays as it is for now."""
+        static = session.static_tokens // self._layout.page_size
+        left = [
+            index
+            for index in self.coded_range(session, session.kv_tokens, static)
+            if not self._pages.is_coded(session.pages[index])
+        ]
+        alone = []
+        for index in left:
+            twin = self._coded_twin(session.nodes[index], session.pages[index])
+            if twin is None:
+                alone.append(index)
+            else:
+                page, session.pages[index] = session.pages[index], twin
+                self._pages.retain([twin])
+                self._pages.release([page])
+                if page in self._prefix and not self._pages.holders(page):
+                    self._pages.discard(page)
+        # A page that others hold too stays theirs as it is; only our own make room.
+        own = [self._pages.holders(session.pages[index]) == 1 for index in alone]
+        while alone and self._pages.available_slots + sum(own) * self._pages.per_frame < len(alone):
+            alone.pop(), own.pop()
+        if alone:
+            self._encode(session, alone, own)
+
+    def _encode(self, session: Session, indices: list[int], own: list[bool]) -> None:
+        plain = [session.pages[index] for index in indices]
+        coded = self._store.encode(plain)
+        approximate = [page in self._approximate for page in plain]
+        findable = [page in self._prefix for page in plain]
+        for page, mine in zip(plain, own, strict=True):
+            if mine and page in self._prefix:
+                self._prefix.withdraw(page)
+        self._pages.release(plain)
+        before = session.pages[indices[0] - 1] if indices[0] else 0
+        pages = self._pages.allocate_coded(
+            len(plain), before if self._pages.is_coded(before) else None
+        )
+        self._approximate.difference_update(pages)
+        self._store.put(coded, pages)
+        for index, page, rough, found in zip(indices, pages, approximate, findable, strict=True):
+            session.pages[index] = page
+            if rough:
+                self._approximate.add(page)
+            if found:
+                self._prefix.put_back(session.nodes[index], page)
+
+    def _coded_twin(self, node: Node, page: int) -> int | None:
+        """A coded page with the content of a plain one, no less exact."""
+        exact = page not in self._approximate
+        return next(
+            (
+                twin
+                for twin in node.pages
+                if self._pages.is_coded(twin) and not (exact and twin in self._approximate)
+            ),
+            None,
+        )
+
+    def keep_only(self, page: int, node: Node) -> None:
+        """Leave no other page with the same content findable, unless somebody holds it."""
+        for other in list(node.pages):
+            if other != page and not self._pages.holders(other):
+                self._pages.discard(other)
