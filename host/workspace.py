@@ -77,6 +77,8 @@ class Workspace:
                 backend=settings.backend,
                 weights=settings.weights,
                 kv_memory=settings.kv_memory,
+                kv_dtype=settings.kv_dtype,
+                refresh_tokens=settings.refresh_tokens,
                 page_size=settings.page_size,
                 max_sessions=settings.max_sessions,
             ),
