@@ -8,7 +8,7 @@ python app.py --help          everything else
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from host import doctor as checks
 
@@ -18,7 +18,16 @@ try:
 
     from host import connect, console, environment
     from host.errors import SettingRefused, explain
-    from host.options import ALL, ANSWERING, FETCHING, FOLDER, INDEXING, PEOPLE, with_settings
+    from host.options import (
+        ALL,
+        ANSWERING,
+        FETCHING,
+        FOLDER,
+        INDEXING,
+        PEOPLE,
+        RECKONING,
+        with_settings,
+    )
     from host.settings import Settings
     from host.users import Users, check_name, no_such_user
     from host.workspace import OWNER
@@ -152,6 +161,49 @@ def fetch(
 def doctor(ctx: typer.Context, settings: Settings, as_json: AsJson = False) -> None:
     """Check everything that Pageturn needs, and say what mends it. Exit status 1 if any is bad."""
     raise typer.Exit(checks.run(settings, as_json=as_json))
+
+
+@app.command("kv-size")
+@with_settings(*RECKONING)
+def kv_size(
+    ctx: typer.Context,
+    settings: Settings,
+    tokens: Annotated[int, typer.Option(help="Tokens of each session.", show_default=False)],
+    sessions: Annotated[int, typer.Option(help="How many of them are held at once.")] = 1,
+    layers: Annotated[int | None, typer.Option(help="Layers that keep KV.")] = None,
+    heads: Annotated[int | None, typer.Option(help="Query heads.")] = None,
+    kv_heads: Annotated[
+        int | None, typer.Option(help="KV heads; as many as heads if left out.")
+    ] = None,
+    head_dim: Annotated[int | None, typer.Option(help="Numbers in a head.")] = None,
+    dtype: Annotated[
+        Literal["float32", "bfloat16", "float16"],
+        typer.Option(help="Of the pages that stay in full precision where the others are coded."),
+    ] = "bfloat16",
+    memory: Annotated[
+        str,
+        typer.Option(help="What KV may take: a size (8GiB), a fraction of what is free, or auto."),
+    ] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Work out how much memory KV takes: from a config.json, or from sizes given by hand."""
+    from host.kv_size import kv_size as reckon
+
+    sizes = {"layers": layers, "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
+    by_hand = "model" not in ctx.obj and any(size is not None for size in sizes.values())
+    found = reckon(
+        settings,
+        model=None if by_hand else settings.model,
+        sizes=sizes,
+        tokens=tokens,
+        sessions=sessions,
+        dtype=dtype,
+        memory=memory,
+    )
+    if as_json:
+        console.print_json(found)
+    else:
+        console.show_kv_size(found)
 
 
 @user.command("add")

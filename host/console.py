@@ -18,17 +18,29 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.table import Table
 from rich.text import Text
 
 from chat.citations import UNSUPPORTED
 from chat.stats import TurnStats
 from chat.ui.cost import cost_line
-from chat.ui.figures import count
+from chat.ui.figures import binary_size, count
 from chat.views import where
 from host.errors import AccountRefused, ServerFailed
 from host.workspace import Event
 from retrieval.owners import SHARED
 
+_KV_COLUMNS = (
+    ("bytes a token", 13),
+    ("a session", 9),
+    ("together", 9),
+    ("longest", 11),
+    ("fit", 7),
+)
+_LATENT = (
+    "MLA is no attention of this engine: its latent is taken to be coded as keys are, and the\n"
+    "rotated part to stay in full precision."
+)
 _OUTCOMES = {"duplicate": "already there", "indexed": "indexed"}
 
 
@@ -165,6 +177,60 @@ def show_documents(documents: list[Event]) -> None:
         print(f"{document['id']}  {document['state']:<9} {counts}  {document['name']}{of_all}")
         for said in filter(None, [document["reason"], *document.get("warnings", ())]):
             print(f"{'':18}{said}")
+
+
+def show_kv_size(found: Event) -> None:
+    """What KV takes: a table for each way in which heads can share it."""
+    shape, held = found["shape"], count(found["sessions"], "session")
+    apart = ", which share nothing" if found["sessions"] > 1 else ""
+    print(
+        f"{count(shape['layers'], 'layer')}, {count(shape['heads'], 'query head')} of "
+        f"{count(shape['head_dim'], 'number')}\n"
+        f"{held} of {count(found['tokens'], 'token')}{apart}\n"
+        f"Memory for KV: {binary_size(found['memory_bytes'])} ({found['memory']})"
+    )
+    console = Console()
+    refused: dict[str, None] = {}
+    for attention in found["attentions"]:
+        kept = count(attention["kv_heads"], "KV head")
+        own = f", {'as the model is' if found['model'] else 'as given'}" if attention["own"] else ""
+        print(f"\n{attention['name']}: {'one latent' if attention['name'] == 'MLA' else kept}{own}")
+        console.print(_kv_table(attention))
+        refused |= dict.fromkeys(
+            f"{row['kv_dtype']}: {row['refused']}" for row in attention["rows"] if row["refused"]
+        )
+    print(
+        "\nlongest: tokens of one session that has all the memory; fit: sessions as those above.\n"
+        "Coded pages are counted with their scales, and beside them, in full precision\n"
+        f"({found['dtype']}), the first page of each session and its {found['window_tokens']} "
+        "newest tokens.\nWeights need room of their own."
+    )
+    for said in (*refused, *shape["notes"], *([_LATENT] if shape["latent"] else [])):
+        print(said)
+
+
+def _kv_table(attention: Event) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("KV dtype", min_width=18)
+    for name, width in _KV_COLUMNS:
+        table.add_column(name, justify="right", min_width=width, no_wrap=True)
+    for row in attention["rows"]:
+        if row["kv_dtype"] == "float16":
+            continue  # stands in the line of bfloat16
+        name = "bfloat16, float16" if row["kv_dtype"] == "bfloat16" else row["kv_dtype"]
+        size = row["size"]
+        if size is None:
+            table.add_row(name, *["-"] * len(_KV_COLUMNS))
+            continue
+        table.add_row(
+            name,
+            f"{size['token_bytes']:,.0f}",
+            binary_size(size["session_bytes"]),
+            binary_size(size["total_bytes"]),
+            f"{size['longest_tokens']:,}",
+            f"{size['sessions_that_fit']:,}",
+        )
+    return table
 
 
 def show_answer(events: Iterable[Event]) -> Event:

@@ -14,6 +14,7 @@ ALL = tuple(Settings.model_fields)
 ANSWERING = tuple(field for field in ALL if field not in ("host", "port"))
 INDEXING = ("data_dir", "models_dir", "embedder", "device", "auth")
 FOLDER = ("data_dir", "auth")
+RECKONING = ("models_dir", "model", "device", "page_size")
 FETCHING = ("models_dir",)
 PEOPLE = ("data_dir", "auth")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
+_BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def size(size_bytes: int) -> str:
@@ -13,6 +14,20 @@ def size(size_bytes: int) -> str:
             decimals = 1 if value < 9.95 and unit != "B" else 0
             return f"{value:.{decimals}f} {unit}"
         value /= 1000
+    raise AssertionError("the last unit takes every size")
+
+
+def binary_size(size_bytes: float) -> str:
+    """A size in binary units, as KV is counted: 128 MiB, 0.50 GiB, 16.0 GiB, 512 B.
+
+    From half of a unit on it is told in that unit.
+    """
+    value = float(size_bytes)
+    for unit in _BINARY_UNITS:
+        if value < 511.5 or unit == _BINARY_UNITS[-1]:
+            decimals = 0 if unit == "B" or value >= 99.95 else 1 if value >= 9.995 else 2
+            return f"{value:.{decimals}f} {unit}"
+        value /= 1024
     raise AssertionError("the last unit takes every size")
 
 

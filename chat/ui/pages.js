@@ -4,6 +4,7 @@
   const pageturn = (window.pageturn ??= {});
   const VIEWS = ["chat", "documents", "latency", "memory"];
   let tell = null; // tells the server which page is open, so that only its clock runs
+  let reckon = null; // asks what KV would take with the numbers of the form
 
   const asked = () => {
     const view = new URLSearchParams(location.search).get("view");
@@ -17,6 +18,7 @@
       else link.removeAttribute("aria-current");
     }
     tell?.(`open_${view}`);
+    if (view === "memory") reckon?.();
   };
 
   root.dataset.view = asked(); // before anything is drawn
@@ -51,6 +53,20 @@
       const button = event.target.closest("[data-free]");
       if (button) trigger("free", { session: button.dataset.free });
     });
+  };
+
+  pageturn.reckon = (element, trigger, event) => {
+    const form = element.querySelector("form");
+    let waiting = 0;
+    reckon = () => {
+      if (form.checkValidity()) trigger(event, Object.fromEntries(new FormData(form)));
+    };
+    form.addEventListener("input", () => {
+      clearTimeout(waiting);
+      waiting = setTimeout(reckon, 250);
+    });
+    form.addEventListener("submit", (enter) => enter.preventDefault());
+    if (root.dataset.view === "memory") reckon();
   };
 
   // What is read beside the table: { document, page, asked }, where `asked` says that its removal

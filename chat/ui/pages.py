@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import gradio as gr
 
 from chat.errors import SessionNotFound
-from chat.ui import latency
+from chat.ui import kv_size, latency
 from chat.ui.gradio_words import t
 from chat.ui.i18n import EN, both, words_for
 from chat.ui.library_table import document_text, library_table, outcomes
@@ -133,6 +133,17 @@ class Pages(Services):
         self._conversations.free_kv(str(event.session), owner_of(request))
         screen: MemoryScreen = self.memory(shown, request)
         return screen
+
+    def kv_form(self) -> str:
+        """The calculator's inputs, as they begin."""
+        return kv_size.form(kv_size.start(self._engine))
+
+    @_told(lambda: KEEP)
+    def reckon(self, event: gr.EventData, request: gr.Request) -> Any:
+        """What KV would take with the numbers of the form."""
+        given = {name: str(getattr(event, name, "")) for name in kv_size.FIELDS}
+        config = self._engine.config
+        return kv_size.answer(given, config.page_size, self._engine.dtype, words_for(request))
 
     def _memory(self, request: gr.Request) -> Memory:
         held = self._conversations.held(owner_of(request))
@@ -285,12 +296,15 @@ def _memory_page(
 ) -> gr.Timer:
     with gr.Column(elem_id="pt-memory-page", elem_classes="pt-page"):
         body = _html("", js_on_load="pageturn.memory(element, trigger, 'free')")
+        form = _html(pages.kv_form(), js_on_load="pageturn.reckon(element, trigger, 'reckon')")
+        answer = _html("", elem_id="pt-kv-size")
         seen = gr.Textbox(visible=False)
     clock = gr.Timer(_CLOCK_S, active=False)
     screen = MemoryScreen(body, seen)
     for happens in (views.open_memory, clock.tick):
         happens(pages.memory, seen, list(screen), **quick)
     body.free(pages.free, seen, list(screen), **spoken)
+    form.reckon(pages.reckon, None, answer, trigger_mode="always_last", **quick)
     return clock
 
 

@@ -28,6 +28,7 @@ _STYLES = (
     "quotes",
     "side",
     "pages",
+    "kv_size",
     "account",
     "narrow",
 )

@@ -167,6 +167,32 @@ def test_a_conversation_gives_its_memory_back_and_goes_on(library: Any) -> None:
     expect(library.questions).to_have_count(2)
 
 
+def test_the_calculator_begins_with_the_loaded_model_and_follows_its_inputs(library: Any) -> None:
+    page = library.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    turn_to(page, "memory")
+    answer = page.locator("#pt-kv-size")
+    field = page.locator(".pt-kv-form input")
+    expect(answer).to_contain_text("GQA, 3 KV heads (as given above)")
+    token = answer.locator('[data-attention="GQA"] [data-kv-dtype="bfloat16"] td').first
+    expect(token).to_have_text("23,040 B")
+    seven_b = {"tokens": 1024, "sessions": 1, "layers": 32, "heads": 32, "kv_heads": 32}
+    for name, number in (seven_b | {"head_dim": 128, "memory": 16}).items():
+        field.and_(page.locator(f'[name="{name}"]')).fill(str(number))
+    article = answer.locator('[data-attention="MHA"] [data-kv-dtype="bfloat16"] td')
+    expect(article).to_have_text(["524,288 B", "0.50 GiB", "0.50 GiB", "32,768", "32"])
+    heads = field.and_(page.locator('[name="kv_heads"]'))
+    heads.fill("5")
+    expect(answer).to_contain_text("cannot share these KV heads evenly")
+    heads.fill("8")
+    turn_to(page, "chat")
+    turn_to(page, "memory")
+    expect(answer).to_contain_text("GQA, 8 KV heads (as given above)")
+    expect(heads).to_have_value("8")
+    wider = "page => page.scrollWidth > page.clientWidth + 1"
+    assert not page.locator("#pt-memory-page").evaluate(wider)
+
+
 def test_a_folder_is_added_and_its_documents_are_found_sorted_and_read(
     library: Any, tmp_path: Path
 ) -> None:

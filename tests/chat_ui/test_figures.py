@@ -22,6 +22,24 @@ def test_sizes(size_bytes: int, text: str) -> None:
     assert figures.size(size_bytes) == text
 
 
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (0, "0 B"),
+        (511, "511 B"),
+        (512, "0.50 KiB"),
+        (2**20, "1.00 MiB"),
+        (2**27, "128 MiB"),
+        (2**29, "0.50 GiB"),
+        (9.996 * 2**30, "10.0 GiB"),
+        (16 * 2**30, "16.0 GiB"),
+        (2**62, "4096 PiB"),
+    ],
+)
+def test_sizes_in_binary_units(size_bytes: float, text: str) -> None:
+    assert figures.binary_size(size_bytes) == text
+
+
 @pytest.mark.parametrize(("time_s", "text"), [(0.312, "0.31 s"), (4.25, "4.2 s"), (75.2, "75 s")])
 def test_times(time_s: float, text: str) -> None:
     assert figures.seconds(time_s) == text

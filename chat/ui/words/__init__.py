@@ -1,6 +1,17 @@
 """The page's strings, ``key: (English, Simplified Chinese)``, a file for each part of the page."""
 
-from chat.ui.words import account, chat, cost, documents, frame, memory, pages, setup, sources
+from chat.ui.words import (
+    account,
+    chat,
+    cost,
+    documents,
+    frame,
+    kv_size,
+    memory,
+    pages,
+    setup,
+    sources,
+)
 
 WORDS: dict[str, tuple[str, str]] = {
     **frame.WORDS,
@@ -10,6 +21,7 @@ WORDS: dict[str, tuple[str, str]] = {
     **documents.WORDS,
     **memory.WORDS,
     **pages.WORDS,
+    **kv_size.WORDS,
     **setup.WORDS,
     **account.WORDS,
 }
