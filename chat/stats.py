@@ -18,7 +18,8 @@ class TurnStats:
     ``evidence_s`` runs from the call of ``ask`` to the documents' own sentences, which come first,
     ``total_s`` to the end of the turn.
     ``prompt_tokens = cached_tokens + computed_tokens``; ``static_tokens`` is the part of the
-    cached ones that came from the static prompt. Seconds end in ``_s``.
+    cached ones that came from the static prompt. ``refreshed_tokens`` were computed again exactly
+    while nobody waited, before this turn (only where KV is coded). Seconds end in ``_s``.
     """
 
     ttft_s: float = 0.0
@@ -37,6 +38,7 @@ class TurnStats:
     passages_reused: int = 0
     ahead_tokens: int = 0
     decode_tokens_per_s: float = 0.0
+    refreshed_tokens: int = 0
     kv_pages: int = 0
     kv_bytes: int = 0
     device_bytes_before: int = 0

@@ -67,9 +67,18 @@ def spent(stats: TurnStats, words: Words) -> str:
         + '<dl class="pt-rest">'
         + _entry(words("cost_answer"), answer)
         + _entry(words("kv_held"), held)
+        + _refreshed(stats, words)
         + _entry(words("cost_memory"), memory)
         + "</dl>"
     )
+
+
+def _refreshed(stats: TurnStats, words: Words) -> str:
+    """What idle time was used for before this turn, where KV is coded."""
+    if not stats.refreshed_tokens:
+        return ""
+    said = words.count(stats.refreshed_tokens, "kv_refreshed_tokens")
+    return _entry(words("kv_refreshed"), said)
 
 
 def _bar(title: str, parts: list[Part], total: str, words: Words) -> str:

@@ -39,6 +39,8 @@ WORDS = {
     "tokens_new": ("New", "新计算"),
     "kv_pages": ("{n} page|{n} pages", "{n} 页"),
     "kv_held": ("KV held", "占用的 KV"),
+    "kv_refreshed": ("KV made exact before", "此前精确重算的 KV"),
+    "kv_refreshed_tokens": ("{n} token|{n} tokens", "{n} 个词元"),
     "memory_before": ("before", "之前"),
     "memory_after": ("after", "之后"),
     "memory_peak": ("peak", "峰值"),
