@@ -11,8 +11,8 @@ import numpy
 import torch
 
 from benchmarks.peers.process import Peer
+from engine.reading import divergences
 
-ROWS = 128
 _MEMORY = "/dev/shm"
 
 
@@ -22,24 +22,6 @@ class Divergence(NamedTuple):
     kl: float
     same_top: float
     tokens: int
-
-
-def divergences(reference: torch.Tensor, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """KL(reference || system) of every position, and whether the likeliest token is the same.
-
-    Float32 does: its rounding adds some 1e-6, where two ways through bfloat16 differ by 1e-3.
-
-    Args:
-        reference: logarithms of probabilities, [positions, vocabulary].
-        logits: the system's, [positions, vocabulary].
-    """
-    kl, same = [], []
-    for start in range(0, len(logits), ROWS):
-        p = reference[start : start + ROWS]
-        q = torch.log_softmax(logits[start : start + ROWS], dim=-1)
-        kl.append((p.exp() * (p - q)).sum(-1))
-        same.append(p.argmax(-1) == q.argmax(-1))
-    return torch.cat(kl), torch.cat(same)
 
 
 class Way(NamedTuple):

@@ -88,7 +88,8 @@ class EngineConfig:
         step_target_s: the token budget is steered so that a step takes about this long.
         prefix_cache: find pages again by content; off, only the static prompt is shared.
         convert_dir: where a .gguf file is converted to; None means beside the file.
-        native_dir: where the native kernels are kept; None means the user's cache folder.
+        native_dir: where the native kernels and the gate's verdicts are kept; None means the user's
+            cache folder.
 
     Raises:
         SettingError: on construction, for a value that cannot be used.

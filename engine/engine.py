@@ -38,6 +38,7 @@ class Engine:
         config: as given.
         model_name: the model's name without folder or ending.
         backend: what computes, for people: `native (avx512bf16)`, `PyTorch (reason)`.
+        notices: what is not as it was asked for, for people: a codec that the gate refused.
         format: the chat template's fragments.
         static_tokens: the static system prompt that new sessions start with.
     """
@@ -57,7 +58,7 @@ class Engine:
         loaded = load(config, on_progress or (lambda _: None))
         self.config = config
         self.model_name = loaded.name
-        self.backend = loaded.backend
+        self.backend, self.notices = loaded.backend, loaded.notices
         self.format = loaded.format
         self.static_tokens: tuple[int, ...] = ()
         self._tokenizer = loaded.tokenizer

@@ -12,21 +12,30 @@ from engine.chat_format import ChatFormat
 from engine.config import EngineConfig
 from engine.device import choose_device, free_bytes, ram_limit_bytes
 from engine.errors import PoolTooSmall
+from engine.gate import Gate
 from engine.kv.codec import CODECS, Codec
 from engine.kv.layout import PageLayout
 from engine.kv.pool import PagePool
 from engine.model_config import ModelConfig
+from engine.native.build import cache_folder
 from engine.tokenizer import Tokenizer
 from engine.weights import Tensors, chat_template, model_folder, read_json, stop_tokens
 
 
 class LoadedModel(NamedTuple):
+    """A model that is ready.
+
+    Attributes:
+        notices: what is not as it was asked for, in a sentence each.
+    """
+
     name: str
     backend: str
     model: Model
     tokenizer: Tokenizer
     format: ChatFormat
     pool: PagePool
+    notices: tuple[str, ...]
 
 
 def load(config: EngineConfig, progress: Callable[[str], None]) -> LoadedModel:
@@ -47,10 +56,12 @@ def load(config: EngineConfig, progress: Callable[[str], None]) -> LoadedModel:
     progress("Loading the weights")
     with Tensors(folder) as tensors:
         model = make_model(backend, config, model_config, tensors, device)
-    layout = kv_layout(config, model_config, device, model.dtype)
+    wanted = kv_layout(config, model_config, device, model.dtype)
+    gate = Gate(folder, model, tokenizer.encode, config.native_dir or cache_folder(), progress)
+    layout, notices = gate.choose(wanted)
     pool = model.make_pool(layout, pool_frames(config, model_config, device, layout))
     return LoadedModel(
-        _name(config.model), backend.description, model, tokenizer, chat_format, pool
+        _name(config.model), backend.description, model, tokenizer, chat_format, pool, notices
     )
 
 

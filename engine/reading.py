@@ -25,14 +25,17 @@ class Reading:
         session: the sequence.
     """
 
-    def __init__(self, model: Model, layout: PageLayout, tokens: int) -> None:
+    def __init__(
+        self, model: Model, layout: PageLayout, tokens: int, refreshes: bool = False
+    ) -> None:
         """
         Args:
             model: computes.
             layout: of the pages.
-            tokens: that it can hold, and a refresh of them at the same time.
+            tokens: that it can hold.
+            refreshes: whether it can hold a refresh of them too.
         """
-        frames = 2 * layout.pages(tokens) + 1
+        frames = layout.pages(tokens) * (1 + refreshes) + 1
         self.pool = model.make_pool(layout, frames)
         self.session = Session(owner="reading")
         self._model = model

@@ -14,7 +14,6 @@ from benchmarks import batch, turns
 from benchmarks import engine as engine_benchmark
 from benchmarks.answering import answer
 from benchmarks.bound import Bound, Rates
-from benchmarks.divergence import divergences
 from benchmarks.peers.process import Peer, PeerFailed, peers, pythons
 from benchmarks.peers.protocol import Run
 from benchmarks.prose import Prompts, documents, sentences
@@ -22,6 +21,7 @@ from benchmarks.report import Report
 from benchmarks.turns import Turn
 from engine import Engine, EngineConfig
 from engine.model_config import ModelConfig, Rope
+from engine.reading import divergences
 
 SMOL = ModelConfig(
     "LlamaForCausalLM", layers=30, hidden=576, intermediate=1536, heads=9, kv_heads=3, head_dim=64,

@@ -1,0 +1,261 @@
+"""Whether a codec may hold a model's keys and values: measured once, before it is used.
+
+How much rounding a model's keys and values bear differs from model to model; that a codec does
+well on most is no reason to trust it with this one. So text that comes with the engine is read with
+coded KV and with KV in full precision, and what is predicted is compared. A codec that changes too
+much is not used, and the next better one is looked at.
+
+The arithmetic is float32 PyTorch's wherever there is memory for that: bfloat16's own rounding
+changes predictions more than a good codec does.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from engine.attention.reference import ReferenceAttention
+from engine.backend import Model
+from engine.device import free_bytes
+from engine.kv.codec import CODECS, Codec
+from engine.kv.layout import PageLayout
+from engine.model import Decoder
+from engine.reading import Reading, divergences
+from engine.weight_scheme import SchemedTensors
+from engine.weights import Tensors
+
+LARGEST_KL = 0.02
+LEAST_TOP1 = 0.95
+POSITIONS = 1000
+STEP = 64
+"""Tokens at a time: more would see each other in full precision, fewer would take longer."""
+
+TEXT = Path(__file__).with_name("gate_text.txt")
+_SAMPLES, _SAMPLE_BYTES = 256, 4096
+
+
+class Verdict(NamedTuple):
+    """What a codec does to a model's predictions.
+
+    Attributes:
+        kl: mean KL(full precision || coded).
+        top1: how often both find the same token likeliest.
+        positions: how many were compared, each of which saw coded pages. 0 where the model's
+            context is too short for any page to be coded.
+        dtype: of the arithmetic.
+    """
+
+    kl: float
+    top1: float
+    positions: int
+    dtype: str
+
+    @property
+    def passes(self) -> bool:
+        return not self.positions or (self.kl <= LARGEST_KL and self.top1 >= LEAST_TOP1)
+
+
+class Choice(NamedTuple):
+    """A layout whose codec has passed, and what has to be said about it."""
+
+    layout: PageLayout
+    notices: tuple[str, ...]
+
+
+class Gate:
+    """Of one model."""
+
+    def __init__(
+        self,
+        folder: Path,
+        model: Model,
+        encode: Callable[[str], list[int]],
+        cache: Path,
+        progress: Callable[[str], None],
+    ) -> None:
+        """
+        Args:
+            folder: the model's.
+            model: as it is loaded; measured itself where float32 has no room beside it.
+            encode: the model's tokenizer.
+            cache: where verdicts are kept.
+            progress: told of work that takes longer than a moment.
+        """
+        self._folder, self._model, self._encode = folder, model, encode
+        self._cache, self._progress = cache, progress
+
+    def choose(self, layout: PageLayout) -> Choice:
+        """The layout as it is, or with the next better codec that passes, or without any."""
+        notices = []
+        while layout.codec is not None:
+            verdict = self.verdict(layout)
+            if verdict.passes:
+                break
+            refused, better = layout.codec.name, _better(layout.codec.name)
+            notices.append(
+                f"KV is not kept in {refused}, which changes what this model predicts: KL "
+                f"{verdict.kl:.3g} (at most {LARGEST_KL}), the same likeliest token at "
+                f"{verdict.top1:.1%} of {verdict.positions:,} positions (at least "
+                f"{LEAST_TOP1:.0%}), measured in {verdict.dtype}. "
+                f"{better or 'Full precision'} is used instead."
+            )
+            self._progress(notices[-1])
+            codec = Codec.of(better, layout.head_dim) if better else None
+            layout = replace(layout, codec=codec)
+        return Choice(layout, tuple(notices))
+
+    def verdict(self, layout: PageLayout) -> Verdict:
+        """On the layout's codec: measured, or remembered."""
+        file = self._file(layout)
+        verdict = _read(file)
+        if verdict is None:
+            verdict = self._measure(layout)
+            _write(file, verdict)
+        return verdict
+
+    def _measure(self, layout: PageLayout) -> Verdict:
+        assert layout.codec is not None
+        tokens = self._encode(TEXT.read_text(encoding="utf-8"))
+        model = self._arithmetic(layout, len(tokens))
+        dtype = str(model.dtype).removeprefix("torch.")
+        short = "" if model.dtype in _WIDE else f", in {dtype}: there is no room for float32"
+        stage = f"Checking what KV in {layout.codec.name} does to the predictions, once{short}"
+
+        def progress(share: float) -> None:
+            self._progress(f"{stage} ({share:.0%})")
+
+        self._progress(stage)
+        kl, top1, positions = measure(model, replace(layout, dtype=model.dtype), tokens, progress)
+        if model is not self._model and model.device.type == "cuda":
+            del model
+            torch.cuda.empty_cache()  # the pool is sized by what the driver says is free
+        return Verdict(kl, top1, positions, dtype)
+
+    def _arithmetic(self, layout: PageLayout, tokens: int) -> Model:
+        """The model in float32; as it is loaded, where that is as wide or memory is short."""
+        config, device = self._model.config, self._model.device
+        pools = 2 * layout.pages(tokens) * replace(layout, dtype=torch.float32).frame_bytes
+        logits = 6 * STEP * config.vocabulary * 4  # of both, and what is made of them
+        needed = 4 * config.parameters + pools + logits
+        if self._model.dtype in _WIDE or needed > free_bytes(device):
+            return self._model
+        attention = ReferenceAttention(config.sliding_window)
+        with Tensors(self._folder) as tensors:
+            weights = SchemedTensors(tensors, "auto")
+            return Decoder(config, weights, device, torch.float32, attention)
+
+    def _file(self, layout: PageLayout) -> Path:
+        """Named after all that a verdict depends on: the model, the page, the code, the text."""
+        assert layout.codec is not None
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(f"{_content(self._folder)} {layout.page_size}".encode())
+        for source in (Path(__file__), TEXT, *sorted(TEXT.parent.glob("kv/*.py"))):
+            digest.update(source.read_bytes())
+        return self._cache / f"kv-{layout.codec.name}-{digest.hexdigest()}.json"
+
+
+_WIDE = (torch.float32, torch.float64)
+
+
+def measure(
+    model: Model,
+    layout: PageLayout,
+    tokens: Sequence[int],
+    progress: Callable[[float], None] = lambda _: None,
+) -> tuple[float, float, int]:
+    """Compare a layout with the same without its codec.
+
+    Returns:
+        Mean KL, the share of positions with the same likeliest token, and how many there are: at
+        least `POSITIONS`, or all that the text has.
+    """
+    kls, sames = [torch.zeros(0)], [torch.zeros(0, dtype=torch.bool)]
+    positions = told = 0
+    for kl, same in _compared(model, layout, tokens):
+        kls.append(kl.cpu())
+        sames.append(same.cpu())
+        positions += len(kl)
+        if positions >= POSITIONS:
+            break
+        if 4 * positions // POSITIONS > told:
+            told = 4 * positions // POSITIONS
+            progress(told / 4)
+    if not positions:
+        return 0.0, 1.0, 0
+    return (
+        torch.cat(kls).double().mean().item(),
+        torch.cat(sames).double().mean().item(),
+        positions,
+    )
+
+
+def _compared(
+    model: Model, layout: PageLayout, tokens: Sequence[int]
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """KL and sameness of the positions that see coded pages; a text longer than the context is cut
+    into several."""
+    for first in range(0, len(tokens), model.config.context_tokens):
+        text = tokens[first : first + model.config.context_tokens]
+        right = Reading(model, replace(layout, codec=None), len(text))
+        coded = Reading(model, layout, len(text))
+        for start in range(0, len(text), STEP):
+            part = text[start : start + STEP]
+            sees_codes = bool(coded.coded_pages)
+            reference = torch.log_softmax(right.read(part), dim=-1)
+            found = divergences(reference, coded.read(part))
+            if sees_codes:
+                yield found
+
+
+def _better(name: str) -> str | None:
+    """The codec that is next closer to full precision."""
+    names = list(CODECS)
+    place = names.index(name)
+    return names[place - 1] if place else None
+
+
+def _content(folder: Path) -> str:
+    """Says which model a folder holds, wherever it lies.
+
+    Of large files it takes the size and 1 MiB in samples from all over: weights that were trained
+    further differ everywhere.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for file in sorted(folder.iterdir()):
+        if file.name not in ("config.json", "tokenizer.json") and file.suffix != ".safetensors":
+            continue
+        size = file.stat().st_size
+        digest.update(f"{file.name} {size}\n".encode())
+        with file.open("rb") as stream:
+            for at in range(0, size, max(size // _SAMPLES, _SAMPLE_BYTES)):
+                stream.seek(at)
+                digest.update(stream.read(_SAMPLE_BYTES))
+    return digest.hexdigest()
+
+
+def _read(file: Path) -> Verdict | None:
+    """What was found before; None where nothing was, or where the file is broken."""
+    try:
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        kl, top1 = float(kept["kl"]), float(kept["top1"])
+        return Verdict(kl, top1, int(kept["positions"]), str(kept["dtype"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _write(file: Path, verdict: Verdict) -> None:
+    """Keep a verdict; where that is not possible it is measured by every process."""
+    part = file.with_suffix(f".{os.getpid()}.part")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(json.dumps(verdict._asdict()), encoding="utf-8")
+        part.replace(file)
+    except OSError:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
