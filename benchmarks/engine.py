@@ -8,6 +8,8 @@ does not count (llama.cpp chooses in it between flash attention on and off). Fig
 how many there were. `idle_cpu_fraction` is the processor time that the waiting systems took while
 another was measured, of the time measured.
 
+OpenVINO keeps KV in 8 bits by its own default; `--kv-dtypes int8,k8v4` adds Pageturn with such KV.
+
 `prefill_tokens_per_s` is the prompt's tokens over the time to the first token, the engine's own
 waiting and sampling included; `decode_tokens_per_s` counts from the first token to the last.
 
@@ -91,7 +93,10 @@ def speeds(
     report.ratios["idle_cpu_fraction"] = referee.idle_cpu_fraction
     for phase in ("prefill", "decode"):
         for name in systems:
-            if name != "pageturn":
+            if name.startswith("pageturn "):  # another KV dtype, against our own first figure
+                versus = _versus(report, f"{phase}_tokens_per_s", "pageturn", of=name)
+                report.ratios[f"{phase}_of_{name.removeprefix('pageturn ')}_kv"] = versus
+            elif name != "pageturn":
                 ratio = _versus(report, f"{phase}_tokens_per_s", name)
                 report.ratios[f"{phase}_vs_{name}"] = ratio
 
@@ -105,12 +110,13 @@ def _medians(context: int, runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def _versus(report: Report, field: str, name: str) -> dict[str, float]:
-    of = {(row["case"], row["system"]): row.get(field) for row in report.rows}
+def _versus(report: Report, field: str, name: str, of: str = "pageturn") -> dict[str, float]:
+    """By case, the figure of the system `of` over that of another."""
+    found = {(row["case"], row["system"]): row.get(field) for row in report.rows}
     return {
         case: ours / theirs
-        for (case, system), ours in of.items()
-        if system == "pageturn" and ours and (theirs := of.get((case, name)))
+        for (case, system), ours in found.items()
+        if system == of and ours and (theirs := found.get((case, name)))
     }
 
 
@@ -167,6 +173,9 @@ def main(
     rounds: int = 5,
     slow_s: Annotated[float, typer.Option(help="A longer run is repeated three times only.")] = 8.0,
     weights: Annotated[str, typer.Option(help="Pageturn's, as for the application.")] = "auto",
+    kv_dtypes: Annotated[
+        str, typer.Option(help="Also Pageturn with these KV dtypes, as `pageturn KV`.")
+    ] = "",
     kl: Annotated[bool, typer.Option(help="Measure the divergence.")] = True,
     kl_only: Annotated[bool, typer.Option(help="Measure nothing else.")] = False,
     json: Annotated[Path | None, typer.Option(help="Write the figures here.")] = None,
@@ -178,7 +187,15 @@ def main(
     encode = Tokenizer(model_folder(str(model), None, typer.echo)).encode
     if not kl_only:
         options = {"pageturn": {"weights": weights}}
-        with peers(["pageturn", *names], python, model, threads, options) as systems:
+        with (
+            peers(["pageturn", *names], python, model, threads, options) as systems,
+            ExitStack() as stack,
+        ):
+            for kv_dtype in filter(None, kv_dtypes.split(",")):
+                own = python.get("pageturn", sys.executable)
+                coded = Peer("pageturn", own, model, threads, weights=weights, kv_dtype=kv_dtype)
+                stack.callback(coded.close)
+                systems[f"pageturn {kv_dtype}"] = coded
             lengths = [int(length) for length in contexts.split(",")]
             prompts = Prompts(encode, seed=time.time_ns())
             speeds(report, systems, prompts, lengths, new_tokens, rounds, slow_s)

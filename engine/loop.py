@@ -305,7 +305,7 @@ class Loop:
         error: EngineError | None = None
         tokens = 0
         try:
-            tokens = refresh.step(self._scheduler.budget.tokens)
+            tokens = refresh.step(self._scheduler.budget.tokens // (3 if refresh.idle else 1))
             if self._device.type == "cuda":
                 torch.cuda.synchronize(self._device)
         except Exception as fault:
