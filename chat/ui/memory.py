@@ -22,7 +22,9 @@ MOST_CELLS = 600
 class Memory(NamedTuple):
     """What the page shows: the engine's report, its pages, and whose conversations hold them.
 
-    ``others`` and ``others_bytes`` add up the sessions that are not this person's.
+    ``others`` and ``others_bytes`` add up the sessions that are not this person's. ``kinds`` are
+    the pool's slots: pages, or where KV is coded (``kv_dtype``) what a coded page takes.
+    ``notices`` say what is not as it was asked for.
     """
 
     report: MemoryReport
@@ -32,6 +34,17 @@ class Memory(NamedTuple):
     others_bytes: int
     page_tokens: int
     on_cpu: bool
+    kv_dtype: str = ""
+    notices: tuple[str, ...] = ()
+
+    @property
+    def coded(self) -> bool:
+        return self.report.pages_per_plain > 1
+
+    @property
+    def slots(self) -> str:
+        """What its pages are counted in: the word's key."""
+        return "memory_slots" if self.coded else "memory_pages"
 
 
 class Part(NamedTuple):
@@ -82,7 +95,7 @@ def _bar(memory: Memory, words: Words) -> str:
     legend = "".join(
         f'<li data-part="{part.key}"><i class="pt-{part.key}"></i><span><b>{escape(part.name)}</b>'
         f'<small>{escape(part.hint)}</small></span><span class="pt-amount">'
-        f"{figures.size(part.size_bytes)}{_pages(part.pages, words)}</span></li>"
+        f"{figures.size(part.size_bytes)}{_pages(part.pages, memory.slots, words)}</span></li>"
         for part in shown
     )
     label = "; ".join(f"{part.name}: {figures.size(part.size_bytes)}" for part in shown)
@@ -93,24 +106,25 @@ def _bar(memory: Memory, words: Words) -> str:
     )
 
 
-def _pages(pages: int | None, words: Words) -> str:
+def _pages(pages: int | None, counted_in: str, words: Words) -> str:
     if pages is None:
         return ""
-    return f"<small>{escape(words.count(pages, 'memory_pages'))}</small>"
+    return f"<small>{escape(words.count(pages, counted_in))}</small>"
 
 
 def _map(memory: Memory, words: Words) -> str:
     kinds = memory.kinds
     run = run_pages(len(kinds))
     size = figures.size(run * memory.report.kv_page_bytes)
-    said = (
-        words("memory_map_each", tokens=memory.page_tokens, size=size)
-        if run == 1
-        else words("memory_map_run", pages=run, tokens=memory.page_tokens, size=size)
-    )
+    which = "each" if run == 1 else "run"
+    said = words(f"memory_map_{which}", pages=run, tokens=memory.page_tokens, size=size)
+    if memory.coded:
+        said += " " + words(
+            "memory_map_coded", codec=memory.kv_dtype, slots=memory.report.pages_per_plain
+        )
     counts = Counter(kinds)
     label = "; ".join(
-        f"{words(f'memory_{kind}')}: {words.count(counts[kind], 'memory_pages')}" for kind in KINDS
+        f"{words(f'memory_{kind}')}: {words.count(counts[kind], memory.slots)}" for kind in KINDS
     )
     cells = "".join(_cell(kinds[start : start + run]) for start in range(0, len(kinds), run))
     return (
@@ -145,14 +159,16 @@ def _held(memory: Memory, words: Words) -> str:
     if not memory.held:
         body = f'<p class="pt-page-note">{escape(words("memory_held_none"))}</p>'
     else:
-        titles = ("memory_tokens", "memory_with_kv", "memory_page_count", "memory_size")
+        titles = ["memory_tokens", "memory_with_kv", "memory_page_count", "memory_size"]
+        if memory.coded:
+            titles += ["memory_coded", "memory_approximate"]
         heads = "".join(
             f'<th scope="col" class="pt-right">{escape(words(key))}</th>' for key in titles
         )
-        rows = "".join(_held_row(view, words) for view in memory.held)
+        rows = "".join(_held_row(view, memory.coded, words) for view in memory.held)
         label = escape(words("memory_held"))
         body = (
-            f'<p class="pt-page-note">{escape(words("memory_held_note"))}</p>'
+            f'<p class="pt-page-note">{escape(_held_note(memory, words))}</p>'
             f'<div class="pt-scroll" tabindex="0" role="region" aria-label="{label}">'
             f'<table class="pt-table"><thead><tr>'
             f'<th scope="col">{escape(words("memory_conversation"))}</th>{heads}'
@@ -163,14 +179,21 @@ def _held(memory: Memory, words: Words) -> str:
     return f'<section class="pt-panel"><h2>{heading}</h2>{body}{others}</section>'
 
 
-def _held_row(view: HeldView, words: Words) -> str:
+def _held_note(memory: Memory, words: Words) -> str:
+    note = words("memory_held_note")
+    return f"{note} {words('memory_approximate_note')}" if memory.coded else note
+
+
+def _held_row(view: HeldView, coded: bool, words: Words) -> str:
     title = view.title or words("untitled")
-    cells = (
+    cells = [
         f"{view.tokens:,}",
         f"{view.kv_tokens:,}",
         f"{view.pages:,}",
         figures.size(view.kv_bytes),
-    )
+    ]
+    if coded:
+        cells += [f"{view.info.coded_pages:,}", f"{view.info.approximate_tokens:,}"]
     shown = "".join(f'<td class="pt-right">{cell}</td>' for cell in cells)
     state = words("memory_state_active" if view.running else "memory_state_idle")
     label = escape(words("memory_free_label", title=title))
@@ -201,10 +224,14 @@ def _device(memory: Memory, words: Words) -> str:
         (words("memory_allocated"), figures.size(report.device_allocated_bytes)),
         (words("memory_reserved"), figures.size(report.device_reserved_bytes)),
         (words("memory_pool"), figures.size(report.kv_pool_bytes)),
+        (words("memory_kv_dtype"), memory.kv_dtype),
     ]
+    if report.kv_scratch_bytes:
+        shown.append((words("memory_scratch"), figures.size(report.kv_scratch_bytes)))
     rows = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in shown
     )
     heading = escape(f"{words('memory_of_device')} ({'RAM' if memory.on_cpu else 'VRAM'})")
     facts = f'<dl class="pt-facts">{rows}</dl>'
-    return f'<section class="pt-panel"><h2>{heading}</h2>{facts}</section>'
+    notices = "".join(f'<p class="pt-page-note">{escape(notice)}</p>' for notice in memory.notices)
+    return f'<section class="pt-panel"><h2>{heading}</h2>{facts}{notices}</section>'

@@ -158,6 +158,8 @@ class Pages(Services):
             others_bytes=sum(info.kv_bytes for info in others),
             page_tokens=self._engine.config.page_size,
             on_cpu=self._engine.device_kind == "cpu",
+            kv_dtype=self._engine.kv_dtype,
+            notices=self._engine.notices,
         )
 
     # Documents -----------------------------------------------------------------------------

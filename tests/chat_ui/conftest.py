@@ -107,6 +107,8 @@ def report() -> MemoryReport:
         weights_bytes=270_000_000,
         kv_pool_bytes=100_000_000,
         kv_page_bytes=1_000_000,
+        kv_scratch_bytes=0,
+        pages_per_plain=1,
         pages_total=100,
         pages_static=3,
         pages_sessions=20,

@@ -14,7 +14,15 @@ KINDS = ("static",) * 3 + ("active",) * 5 + ("idle",) * 15 + ("cached",) * 7 + (
 
 def held(session: str = "s1", *, running: bool = False) -> HeldView:
     info = SessionInfo(
-        id=7, owner="local", tokens=250, kv_tokens=249, pages=16, kv_bytes=16_000_000, busy=running
+        id=7,
+        owner="local",
+        tokens=250,
+        kv_tokens=249,
+        pages=16,
+        coded_pages=6,
+        kv_bytes=16_000_000,
+        approximate_tokens=64,
+        busy=running,
     )
     return HeldView(session, "<Sizes>", info, running)
 
@@ -92,3 +100,18 @@ def test_the_page_is_there_in_chinese(memory: Memory) -> None:
     shown = memory_page(memory, ZH)
     for words in ("权重", "空闲对话", "KV 池的页", "释放"):
         assert words in shown
+
+
+def test_coded_pages_are_told_apart_and_so_is_what_is_approximate(memory: Memory) -> None:
+    plain = memory_page(memory._replace(kv_dtype="bfloat16"), EN)
+    assert "<dd>bfloat16</dd>" in plain
+    assert "Approximate" not in plain
+    report = replace(memory.report, pages_per_plain=4, kv_scratch_bytes=12_000_000)
+    coded = memory._replace(report=report, kv_dtype="int4", notices=("It was <not> used.",))
+    shown = memory_page(coded, EN)
+    assert "It holds a page in int4; one in full precision takes 4 of them." in shown
+    assert "15 slots" in shown
+    assert '<td class="pt-right">6</td><td class="pt-right">64</td>' in shown
+    assert "12 MB" in shown
+    assert "It was &lt;not&gt; used." in shown
+    assert "近似词元" in memory_page(coded, ZH)

@@ -68,7 +68,21 @@ WORDS = {
         "they are used.",
         "每格是连续 {pages} 页，每页 {tokens} 个词元（共 {size}）；填充的高度是已用部分。",
     ),
+    "memory_map_coded": (
+        "It holds a page in {codec}; one in full precision takes {slots} of them.",
+        "一格可放一个 {codec} 编码页；全精度页占 {slots} 格。",
+    ),
     "memory_pages": ("{n} page|{n} pages", "{n} 页"),
+    "memory_slots": ("{n} slot|{n} slots", "{n} 格"),
+    "memory_coded": ("Coded pages", "编码页"),
+    "memory_approximate": ("Approximate tokens", "近似词元"),
+    "memory_approximate_note": (
+        "Approximate tokens were computed from coded KV; they are computed again exactly while "
+        "nobody waits.",
+        "近似词元由编码后的 KV 算出；空闲时会精确重算。",
+    ),
+    "memory_kv_dtype": ("KV is held in", "KV 的存储格式"),
+    "memory_scratch": ("Held by a refresh that goes on now", "正在进行的精确重算占用"),
     "memory_held": ("Conversations that hold memory", "占用内存的对话"),
     "memory_held_none": (
         "No conversation holds memory now. The next question computes what it needs.",
