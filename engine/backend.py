@@ -10,6 +10,7 @@ from engine.attention.reference import ReferenceAttention
 from engine.config import EngineConfig
 from engine.device import choose_dtype
 from engine.errors import SettingError
+from engine.kv.codec import CODECS
 from engine.kv.layout import PageLayout
 from engine.kv.pool import PagePool
 from engine.model import Decoder
@@ -102,7 +103,9 @@ def _obstacle(config: EngineConfig, model: ModelConfig, device: torch.device) ->
         return "on a GPU"
     if config.dtype not in ("auto", "bfloat16"):
         return f"the native kernels keep KV in bfloat16, not {config.dtype}"
-    return obstacle(model, config.page_size)
+    if config.kv_dtype not in ("auto", "bfloat16", *CODECS):
+        return f"the native kernels keep KV in bfloat16 or a codec, not {config.kv_dtype}"
+    return obstacle(model, config.page_size, config.kv_dtype if config.kv_dtype in CODECS else None)
 
 
 def make_model(

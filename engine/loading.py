@@ -18,6 +18,7 @@ from engine.kv.layout import PageLayout
 from engine.kv.pool import PagePool
 from engine.model_config import ModelConfig
 from engine.native.build import cache_folder
+from engine.native.decoder import obstacle
 from engine.tokenizer import Tokenizer
 from engine.weights import Tensors, chat_template, model_folder, read_json, stop_tokens
 
@@ -56,7 +57,7 @@ def load(config: EngineConfig, progress: Callable[[str], None]) -> LoadedModel:
     progress("Loading the weights")
     with Tensors(folder) as tensors:
         model = make_model(backend, config, model_config, tensors, device)
-    wanted = kv_layout(config, model_config, device, model.dtype)
+    wanted = kv_layout(config, model_config, device, model.dtype, backend.native is not None)
     gate = Gate(folder, model, tokenizer.encode, config.native_dir or cache_folder(), progress)
     layout, notices = gate.choose(wanted)
     pool = model.make_pool(layout, pool_frames(config, model_config, device, layout))
@@ -66,9 +67,20 @@ def load(config: EngineConfig, progress: Callable[[str], None]) -> LoadedModel:
 
 
 def kv_layout(
-    config: EngineConfig, model: ModelConfig, device: torch.device, dtype: torch.dtype
+    config: EngineConfig,
+    model: ModelConfig,
+    device: torch.device,
+    dtype: torch.dtype,
+    native: bool = False,
 ) -> PageLayout:
     """What the pool's pages are.
+
+    Args:
+        config: says which codec, or leaves it to what the device holds.
+        model: whose KV it is.
+        device: where the pool lies.
+        dtype: of the arithmetic.
+        native: whether the native kernels read it, which don't take all heads in codes.
 
     Raises:
         SettingError: the codec cannot take the model's heads.
@@ -77,7 +89,9 @@ def kv_layout(
     plain = PageLayout.of(model, config.page_size, dtype)
     if name == "auto":
         wanted = _contexts(config, model) * plain.frame_bytes
-        name = "auto" if wanted <= _device_share(device) else "int8"
+        fits = wanted <= _device_share(device)
+        unread = native and obstacle(model, config.page_size, "int8") is not None
+        name = "auto" if fits or unread else "int8"
     if name in CODECS:
         return replace(plain, codec=Codec.of(name, model.head_dim))
     return plain if name == "auto" else replace(plain, dtype=getattr(torch, name))

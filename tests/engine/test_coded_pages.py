@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from engine import Engine, EngineConfig, Sampling, Session
+from engine.errors import SettingError
 from engine.kv.cache import KVCache
 from engine.kv.codec import CODECS, Codec
 from engine.kv.layout import PageLayout
@@ -224,9 +225,14 @@ def test_a_pool_of_coded_pages_is_used_to_the_last_page(make_coded: MakeEngine) 
     assert len(recorder.steps) > 40
 
 
-def test_coded_engines_are_refused_nothing_that_plain_ones_do(folder: Path) -> None:
-    with pytest.raises(Exception, match="kv-dtype 'int3' is not one of"):
+def test_an_unknown_codec_and_heads_that_it_cannot_take_are_refused_with_a_sentence(
+    folder: Path, make_tiny: Callable[..., Path]
+) -> None:
+    with pytest.raises(SettingError, match=r"kv-dtype 'int3' is not one of .*int8, k8v4, int4"):
         EngineConfig(str(folder), kv_dtype="int3")  # type: ignore[arg-type]
+    odd = make_tiny(hidden_size=144, num_attention_heads=2, num_key_value_heads=1, head_dim=72)
+    with pytest.raises(SettingError, match=r"A head of 72 numbers"):
+        Engine(EngineConfig(str(odd), device="cpu", kv_dtype="int4"))
 
 
 def _until(condition: Callable[[], bool], limit_s: float = 60) -> None:
