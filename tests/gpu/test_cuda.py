@@ -70,3 +70,28 @@ def test_memory_is_the_cards(engines: tuple[Engine, Engine]) -> None:
     assert report.device_allocated_bytes >= report.weights_bytes + report.kv_pool_bytes
     assert report.device_used_bytes >= report.device_reserved_bytes > 0
     assert report.device_total_bytes > report.device_used_bytes
+
+
+@pytest.mark.parametrize("codec", ["int8", "fp8", "k8v4", "int4"])
+def test_coded_pages_are_refreshed_to_the_same_bits(codec: str, chat_model: str) -> None:
+    engine = Engine(
+        EngineConfig(chat_model, device="cuda", kv_dtype=codec, kv_memory="256MiB")  # type: ignore[arg-type]
+    )
+    try:
+        tokens = engine.format.user(QUESTION * 30, first=True)
+        slots = []
+        for _ in range(2):
+            session = engine.open(tokens)
+            engine.generate(session, (), Sampling(max_tokens=5)).result()
+            engine.truncate(session, len(tokens))
+            engine.recompute(session)
+            coded = [
+                page - engine._pool.frames for page in session.pages if page >= engine._pool.frames
+            ]
+            slots.append(engine._pool.slots[:, coded].clone())
+            engine.close(session, forget=True)
+        assert slots[0].shape[1] > 10
+        assert torch.equal(slots[0], slots[1])
+        engine.check()
+    finally:
+        engine.shutdown()
