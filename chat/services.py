@@ -26,6 +26,15 @@ if TYPE_CHECKING:
     from retrieval.library import Library
 
 
+# A model below this makes up what it was not given: where nothing was found it is not asked, its
+# text stands below the quotations, and it rewrites no question.
+SMALL_PARAMETERS = 1_000_000_000
+
+
+def is_small(engine: Engine) -> bool:
+    return engine.parameters < SMALL_PARAMETERS
+
+
 class Ready(NamedTuple):
     ready: int
     total: int
@@ -47,6 +56,10 @@ class Services:
     def opening(self) -> Context:
         """What a conversation that begins now builds on."""
         return Context(self.engine.model_name, self.engine.static_tokens, (), ())
+
+    @property
+    def model_is_small(self) -> bool:
+        return is_small(self.engine)
 
     def documents_ready(self, owner: str, among: Sequence[str] | None = None) -> Ready:
         """How many of the documents the owner sees can be searched; refused ones do not count.

@@ -63,6 +63,7 @@ class View(Services):
             | {
                 "ask_documents": screen.ask_documents | {"value": shown.ask_documents},
                 "answer": gr.update(choices=settings.answers(words), value=shown.answer),
+                "rewrite": gr.update(choices=settings.rewrites(words), value=shown.rewrite),
             },
         )
 
