@@ -1,4 +1,4 @@
-"""What the documents themselves say to a question, above what the model makes of it."""
+"""What the documents themselves say to a question, beside what the model makes of it."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ def quotes(
     words: Words = EN,
     *,
     answered: bool = False,
+    announced: bool = False,
 ) -> str:
     """The sentences, each leading to its place beside the answer; nothing where there are none.
 
-    ``answered``: the model's text follows, and is announced as that.
+    ``answered``: the model has a text, too; ``announced``: which follows, and is called that.
     """
     if not evidence:
         return ""
     title = words("closest" if answerable is False else "quoted")
     kind = "pt-quotes pt-closest" if answerable is False else "pt-quotes"
+    kind += "" if answered else " pt-alone"
     lines = "".join(
         f'<a class="pt-quote" href="#source-{escape(turn_id)}-{quote_name(place)}">'
         f'<q dir="auto">{escape(_plain(quote.support_text))}</q>'
@@ -37,7 +39,7 @@ def quotes(
         "</a>"
         for place, quote in enumerate(evidence)
     )
-    model = f'<p class="pt-quotes-title">{words("model_says")}</p>' if answered else ""
+    model = f'<p class="pt-quotes-title">{words("model_says")}</p>' if announced else ""
     return f'<div class="{kind}"><p class="pt-quotes-title">{title}</p>{lines}</div>{model}'
 
 

@@ -45,6 +45,35 @@ def test_a_rewrite_has_its_time_and_says_what_was_searched_for(
     assert "Also searched for: How large is &lt;it&gt;?" in cost_row(refused)
 
 
+def test_quotations_stand_above_a_small_models_text_and_below_a_large_ones(
+    turn: Make, citation: Callable[..., CitationView]
+) -> None:
+    view = turn(evidence=(citation(marker=None),), gate=1.0)
+    _, quoted, answer, _ = transcript.turn_messages(view)
+    assert "Quoted from the documents" in html_of(quoted)
+    assert "In the model's words" in html_of(quoted)
+    assert answer["content"].startswith("It needs")
+    _, answer, quoted, _ = transcript.turn_messages(view, quotes_lead=False)
+    assert answer["content"].startswith("It needs")
+    assert "Quoted from the documents" in html_of(quoted)
+    assert "In the model" not in html_of(quoted)
+
+
+def test_a_refusal_comes_before_what_is_closest_with_every_model(
+    turn: Make, citation: Callable[..., CitationView]
+) -> None:
+    refused = turn(
+        answer="Nothing in the 2 documents searched answers this.",
+        finish_reason="not_found",
+        evidence=(citation(marker=None),),
+        gate=-1.0,
+    )
+    for leads in (True, False):
+        _, said, closest, _ = transcript.turn_messages(refused, quotes_lead=leads)
+        assert said["content"].startswith("Nothing")
+        assert "pt-alone" in html_of(closest)
+
+
 def test_a_turn_is_question_answer_and_cost(turn: Make, stats: TurnStats) -> None:
     question, answer, below = transcript.turn_messages(turn(stats=stats))
     assert (question["role"], answer["role"], below["role"]) == ("user", "assistant", "assistant")
