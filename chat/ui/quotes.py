@@ -10,8 +10,10 @@ from chat.ui.sources import page_name, quote_name
 from chat.ui.text import escape
 from chat.views import CitationView
 
-# What Markdown begins a heading, a quotation, an item or bold letters with: no words.
-_MARKUP = re.compile(r"\A(?:#{1,6}\s+|>\s*|[-*+]\s+|[*_]{2,3}\s*|[*_](?=\w))+")
+# What Markdown begins a heading, a quotation or an item with, and what it puts around letters that
+# stand out: no words.
+_BEGINNING = re.compile(r"\A(?:#{1,6}\s+|>\s*|[-*+]\s+|[*_]{2,3}\s*|[*_](?=\w))+")
+_EMPHASIS = re.compile(r"(?<![A-Za-z0-9*])(\*{1,3})(?=[^\s*])([^*]+)(?<=\S)\1(?![A-Za-z0-9*])")
 
 
 def quotes(
@@ -44,4 +46,5 @@ def quotes(
 
 
 def _plain(sentence: str) -> str:
-    return " ".join(_MARKUP.sub("", sentence).split())
+    plain = _EMPHASIS.sub(r"\2", sentence)
+    return " ".join(_BEGINNING.sub("", plain).split())
