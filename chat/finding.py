@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from chat.context import Context
 from chat.judged import Judged, quotes
-from chat.kinds import Kind
+from chat.kinds import Kind, kind_of
 from chat.options import AskOptions
 from chat.prompt import render
 from chat.rewrite import Rewriter
@@ -65,7 +65,13 @@ class Finder:
 
     def find(self) -> Findings:
         """Raises RetrievalError."""
-        earlier, rewritten = self.context.earlier, self._rewritten()
+        # Thanks and greetings between two questions are about neither.
+        earlier = tuple(
+            one
+            for one in self.context.earlier
+            if kind_of(one, follows=True) not in ("talk", "conversation")
+        )
+        rewritten = self._rewritten(self.context._replace(earlier=earlier))
         searched = self._search((*earlier, rewritten) if rewritten else earlier)
         seconds = searched.seconds
         if earlier and searched.gate < 0 and self.kind != "summary":
@@ -85,12 +91,12 @@ class Finder:
         judged = Judged(found, quoted, gate, rewritten)
         return Findings(judged, is_whole, seconds, self._rewriter.seconds)
 
-    def _rewritten(self) -> str | None:
+    def _rewritten(self, context: Context) -> str | None:
         mode = self.options.rewrite
         wanted = mode == "on" or (mode == "auto" and not self.services.model_is_small)
-        if not wanted or not self.context.earlier or self.kind == "summary":
+        if not wanted or not context.earlier or self.kind == "summary":
             return None
-        return self._rewriter.rewritten(self.question, self.context)
+        return self._rewriter.rewritten(self.question, context)
 
     def _search(self, earlier: tuple[str, ...]) -> _Searched:
         library = self.services.library

@@ -69,7 +69,7 @@ _DOCUMENT = (
     r"(?:the|this|these|my|our|your|all|whole)\s(?:\w+\s)?"
     r"(?:documents?|files?|texts?|papers?|books?|articles?|reports?|pdfs?|library|manuals?)"
 )
-_TEIL = (
+_GERMAN_PART = (
     r"(?:Dokumente?|Dateien|Kapitel|Abschnitte?|Absätze|Artikel|Bücher|Einträge|Fußnoten)"
 )
 # A count that a sentence states ("how many tokens does a page hold") is found like any other fact.
@@ -86,7 +86,7 @@ _COUNTING = re.compile(
     |(?:^|[.!?,;:]|\b(?:please|you|and|then|now))\s*
     (?:list|name|give|show|enumerate|find|tell|count)\s(?:me\s)?(?:all|every|each)\b
     |\bwhat\sare\sall\b
-    |\bwie\sviele\s(?:\w+e\s)?{_TEIL}\b|\bwie\s(?:oft|viele)\b.*\b(?:erwähnt|genannt|zitiert|aufgeführt)\b
+    |\bwie\sviele\s(?:\w+e\s)?{_GERMAN_PART}\b|\bwie\s(?:oft|viele)\b.*\b(?:erwähnt|genannt|zitiert|aufgeführt)\b
     |\bwie\s(?:oft|viele)\b.*\b(?:im|in\s(?:dem|den|diesem|diesen))\s(?:Dokument|Text|Buch|Bericht)\w*\s*\??$
     |\bwelche\s(?:der\s)?(?:Dokumente|Dateien|Kapitel|Abschnitte|Artikel|Bücher)\b
     |(?:^|\bbitte\s)(?:nenne?|liste?|zähle?|zeige?)\s(?:mir\s)?(?:alle|jede[ns]?|sämtliche)\b

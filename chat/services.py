@@ -73,6 +73,15 @@ class Services:
         ]
         return Ready(states.count("ready"), len(states) - states.count("refused"))
 
+    def newest_title(self, owner: str, among: Sequence[str] | None = None) -> str | None:
+        """Of the documents that can be searched, the newest one's title."""
+        titles = [
+            document.title
+            for document in self.library.documents(owner)
+            if document.state == "ready" and (among is None or document.id in among)
+        ]
+        return titles[-1] if titles else None
+
     def passages_of(self, document_id: str, owner: str) -> tuple[Found, ...]:
         """A whole document in its order; none of one that is gone."""
         with self.database.reading() as session:

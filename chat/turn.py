@@ -32,6 +32,7 @@ from chat.notes import (
     REPEATS_ITSELF,
     nothing_found,
     passages_read,
+    small_talk,
 )
 from chat.options import AskOptions
 from chat.prompt import Fit, fit, render
@@ -129,7 +130,7 @@ class RunningTurn:
             )
         if self._kind in ("talk", "conversation"):
             yield Retrieved((), 0.0)
-            yield from self._talk()
+            yield from self._converse()
             return
         self._finder = Finder(
             self.services,
@@ -169,11 +170,18 @@ class RunningTurn:
         gate = self._judged.gate
         return None if gate is None else gate >= 0
 
-    def _talk(self) -> Generator[Event, None, None]:
-        """What is no question to the documents; the model answers from the conversation."""
+    def _converse(self) -> Generator[Event, None, None]:
+        """What is no question to the documents; the model answers from the conversation.
+
+        A small one has nothing to say to a greeting but nonsense.
+        """
         if self.stopping:
             return
-        if self.options.answer == "evidence":
+        if self._kind == "talk" and self.services.model_is_small:
+            self._said = "talk"
+            title = self.services.newest_title(self.owner, self.options.documents)
+            yield from self._say(small_talk(title))
+        elif self.options.answer == "evidence":
             self._said = "evidence"
             yield from self._say(ONLY_QUOTES)
         else:

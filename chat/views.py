@@ -94,7 +94,8 @@ class TurnView:
 
     ``answer`` has its citation markers in it once the turn is done. ``finish_reason`` is the
     engine's ("stop", "length", "cancelled"), "repetition" where the model went round in circles
-    and was ended, "not_found" where the documents hold nothing and it was not asked,
+    and was ended, "not_found" where the documents hold nothing and it was not asked, "evidence"
+    where only quotations were wanted, "talk" where small talk got a fixed answer,
     "interrupted" after a kill, "error", or None while pending. ``versions`` are the turns that
     were asked in this one's place, itself included, oldest first: retries and edited questions.
 

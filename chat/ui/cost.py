@@ -49,7 +49,7 @@ def cost_row(turn: TurnView, words: Words = EN) -> str:
         return progress_row(words("writing"))
     line = [_ending(turn, words), _count(turn, words)]
     detail = ""
-    if turn.finish_reason in ("not_found", "evidence"):
+    if turn.finish_reason in ("not_found", "evidence", "talk"):
         said = words("model_not_asked")
         if turn.stats and turn.stats.evidence_s > 0:
             said += _SEPARATOR + cost_line(turn.stats, words)
