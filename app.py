@@ -87,8 +87,9 @@ def ask(
     """Ask one question and print the answer, its sources and its cost."""
     given = {"temperature": temperature, "seed": seed, "max_tokens": max_tokens}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if "answer" in ctx.obj:  # said for this question; a conversation has its own otherwise
-        options["answer"] = settings.answer
+    for mode in ("answer", "rewrite"):
+        if mode in ctx.obj:  # said for this question; a conversation has its own otherwise
+            options[mode] = getattr(settings, mode)
     with connect.for_writing(settings, console.say) as host:
         events = host.ask(question, session=session, options=options, owner=_owner(owner))
         if as_json:

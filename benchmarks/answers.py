@@ -40,7 +40,7 @@ from chat.views import CitationView, TurnView
 from chat.words import content_words
 from engine import Engine, EngineConfig
 from host.models import resolve
-from host.settings import Settings
+from host.settings import load
 from retrieval.embedder import Embedder
 from retrieval.library import Library
 
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="folder of the indexes, for the next run")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    settings, report = Settings(), Report()
+    settings, report = load({}), Report()
     embedder = Embedder(resolve(settings.embedder, settings.models_dir), settings.device)
     engine = Engine(EngineConfig(resolve(settings.model, settings.models_dir)))
     how = AskOptions(answer=options.answer)
@@ -152,7 +152,7 @@ def whole(set: EvalSet, library: Library, asked: Sequence[Asked]) -> dict[str, A
     ]
     sentences = [sentence.supported for one in held for sentence in one.turn.sentences]
     answered = [one for one in held if one.turn.sentences and one.question.answers]
-    found = {
+    found: dict[str, Sequence[float]] = {
         "evidence_contains_answer": [
             any(holds(quote.support_text, one.question.answers) for quote in one.turn.evidence)
             for one in short

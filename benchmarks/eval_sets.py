@@ -112,7 +112,8 @@ def _chunking(folder: Path) -> EvalSet:
 
 
 def _squad(folder: Path, path: Path, data: Mapping[str, Any]) -> EvalSet:
-    texts, questions = [], []
+    texts: list[Text] = []
+    questions: list[Question] = []
     for article in data["data"]:
         for paragraph in article["paragraphs"]:
             id = f"{len(texts)}"

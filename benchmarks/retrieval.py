@@ -4,7 +4,9 @@
 
 A set's texts are indexed as the product indexes documents, and each question is searched by the
 product's own search, a follow-up in the light of its conversation: by both sides (`hybrid`), by
-words (`lexical`) and by meaning (`dense`), in one run. The layouts: benchmarks/eval_sets.py.
+words (`lexical`) and by meaning (`dense`), in one run. Two simpler ways to put the same two sides
+together are beside them: `fusion` adds up the reciprocal ranks that they give, and `joined` does so
+for the last two questions of a conversation as one text. The layouts: benchmarks/eval_sets.py.
 
 `recall`, `precision` and `iou` are of the first five passages. A set with gold ranges in files is
 measured by character, by Chroma's definitions (what passages have in common counts again for
@@ -23,7 +25,7 @@ from benchmarks.eval_library import library_of, text_id
 from benchmarks.eval_sets import EvalSet, Question, Range, read_sets
 from benchmarks.report import Report
 from host.models import resolve
-from host.settings import Settings
+from host.settings import load
 from retrieval.embedder import Embedder
 from retrieval.library import Library
 from retrieval.search import Scope, Side, search
@@ -33,7 +35,9 @@ SHOWN = 5
 RANKED = 10
 # A text is cut into passages; the first ten texts are among the first so many of them.
 PASSAGES = 60
-SYSTEMS: dict[str, Side] = {"hybrid": "both", "lexical": "words", "dense": "meaning"}
+# Cormack, Clarke and Buettcher, "Reciprocal rank fusion outperforms Condorcet and individual rank
+# learning methods" (SIGIR 2009).
+RANK_CONSTANT = 60
 
 
 def main() -> None:
@@ -45,7 +49,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="folder of the indexes, for the next run")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    settings = Settings()
+    settings = load({})
     embedder = Embedder(resolve(settings.embedder, settings.models_dir), settings.device)
     report = Report()
     with tempfile.TemporaryDirectory() as temporary:
@@ -58,34 +62,73 @@ def main() -> None:
 
 
 def measure(set: EvalSet, library: Library, limit: int | None, report: Report) -> None:
-    """Add a row for each system, and by how much `hybrid` is ahead of the better side."""
+    """Add a row for each system, and by how much `hybrid` is ahead of the others."""
     asked = [question for question in set.questions if question.relevant]
     if limit is not None and limit < len(asked):
         asked = [asked[i * len(asked) // limit] for i in range(limit)]
-    scores: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in SYSTEMS}
+    scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    joins = any(question.earlier for question in asked)
     for question in asked:
-        for name, side in SYSTEMS.items():
-            for field, value in score(set, question, find(library, question, side)).items():
+        for name, found in ranked(set, library, question, joins).items():
+            for field, value in score(set, question, found).items():
                 scores[name][field].append(value)
-    for name in SYSTEMS:
-        means = {field: mean(values) for field, values in scores[name].items()}
-        report.add(set.name, name, questions=len(asked), **means)
+    means = {
+        name: {field: mean(values) for field, values in fields.items()}
+        for name, fields in scores.items()
+    }
+    for name, fields in means.items():
+        report.add(set.name, name, questions=len(asked), **fields)
     main_field = "recall" if set.files else "ndcg_at_10"
-    better = max(mean(scores[name][main_field]) for name in ("lexical", "dense"))
-    ahead = mean(scores["hybrid"][main_field]) - better
-    report.ratios[f"{set.name}_{main_field}_hybrid_minus_better_side"] = ahead
+    reached = {name: fields[main_field] for name, fields in means.items()}
+    hybrid = reached.pop("hybrid")
+    reached["better_side"] = max(reached.pop("lexical"), reached.pop("dense"))
+    for name, other in reached.items():
+        report.ratios[f"{set.name}_{main_field}_hybrid_minus_{name}"] = hybrid - other
 
 
-def find(library: Library, question: Question, side: Side) -> Sequence[Found]:
-    return search(
-        library._database,
-        library._indexes,
-        question.text,
-        earlier=[turn.question for turn in question.earlier],
-        scope=Scope("local", None),
-        limit=PASSAGES,
-        side=side,
-    ).passages
+def ranked(
+    set: EvalSet, library: Library, question: Question, joins: bool
+) -> dict[str, Sequence[Found]]:
+    """What each system finds, best first."""
+    earlier = [turn.question for turn in question.earlier]
+
+    def find(text: str, earlier: Sequence[str], side: Side) -> Sequence[Found]:
+        return search(
+            library._database,
+            library._indexes,
+            text,
+            earlier=earlier,
+            scope=Scope("local", None),
+            limit=PASSAGES,
+            side=side,
+        ).passages
+
+    lexical = find(question.text, earlier, "words")
+    dense = find(question.text, earlier, "meaning")
+    systems = {
+        "hybrid": find(question.text, earlier, "both"),
+        "lexical": lexical,
+        "dense": dense,
+        "fusion": by_reciprocal_rank(set, lexical, dense),
+    }
+    if joins:
+        text = "\n".join([*earlier[-1:], question.text])
+        systems["joined"] = by_reciprocal_rank(
+            set, find(text, (), "words"), find(text, (), "meaning")
+        )
+    return systems
+
+
+def by_reciprocal_rank(set: EvalSet, *sides: Sequence[Found]) -> list[Found]:
+    """What the sides found, a text (or, in a set of files, a passage) once."""
+    first: dict[str | int, Found] = {}
+    scores: dict[str | int, float] = defaultdict(float)
+    for side in sides:
+        ids = [found.passage_id if set.files else text_id(set, found) for found in side]
+        first = dict(zip(reversed(ids), reversed(side), strict=True)) | first
+        for rank, id in enumerate(dict.fromkeys(ids), 1):
+            scores[id] += 1 / (RANK_CONSTANT + rank)
+    return [first[id] for id in sorted(scores, key=lambda id: -scores[id])]
 
 
 def score(set: EvalSet, question: Question, found: Sequence[Found]) -> dict[str, float]:

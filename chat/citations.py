@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from chat.notes import NOT_SUPPORTED
 from chat.support import MIN_COMMON_WORDS, Passages, Source, Window, words_of
-from chat.words import sentences
-from retrieval.sentences import Span
+from retrieval.sentences import Span, sentences
 
 UNSUPPORTED = "[?]"
 

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 from sqlalchemy import select
 from sqlalchemy.orm import selectinload
 
+from chat.citations import without_markers
 from chat.rows import branch, chain, drop_removed, in_context, owned, placed, tree
 from chat.tables import Turn, TurnPassage
 from retrieval.database import Database
@@ -50,13 +51,17 @@ class ReadPassage(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What a conversation's next turn builds on; `earlier` are the questions before it."""
+    """What a conversation's next turn builds on.
+
+    `earlier` are the questions before it, `last_answer` what the model wrote to the last of them.
+    """
 
     model: str
     static_tokens: tuple[int, ...]
     turns: tuple[ContextTurn, ...]
     earlier: tuple[str, ...]
     passages: tuple[ReadPassage, ...] = ()
+    last_answer: str = ""
 
     @property
     def last_question(self) -> str | None:
@@ -108,6 +113,7 @@ class ContextStore:
                     for row in turn.passages
                     if row.in_prompt
                 ),
+                without_markers(turns[-1].answer) if turns and turns[-1].answer_tokens else "",
             )
 
     def trim(self, session_id: str, owner: str, leaving_turns: int, render: Render) -> None:

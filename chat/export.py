@@ -60,6 +60,8 @@ def _turn(turn: TurnView) -> str:
         parts.append(f"*{UNSUPPORTED} No passage supports this sentence.*")
     if turn.state != "done":
         parts.append(f"*{turn.state.capitalize()}.*{f' {turn.error}' if turn.error else ''}")
+    if turn.rewritten:
+        parts.append(f"*Also searched for: {_line(turn.rewritten)}*")
     parts.extend(f"*{_line(note)}*" for note in turn.notes)
     if turn.citations:
         parts.append("### Sources")
@@ -79,9 +81,10 @@ def _citation(citation: CitationView) -> str:
 
 
 def _cost(stats: TurnStats) -> str:
+    rewrite = f"rewrite {stats.rewrite_s:.2f} s, " if stats.rewrite_s > 0 else ""
     return (
         f"{stats.cached_tokens:,} tokens reused, {stats.computed_tokens:,} computed, "
-        f"{stats.generated_tokens:,} generated; search {stats.retrieve_s:.2f} s, "
+        f"{stats.generated_tokens:,} generated; {rewrite}search {stats.retrieve_s:.2f} s, "
         f"evidence {stats.evidence_s:.2f} s, "
         f"first token {stats.ttft_s:.2f} s, {stats.decode_tokens_per_s:.1f} tokens/s; "
         f"KV {stats.kv_pages:,} pages, {stats.kv_bytes:,} bytes"

@@ -53,12 +53,13 @@ class Quote(NamedTuple):
 class Judged(NamedTuple):
     """The passages of a question and the sentences quoted of them, both best first.
 
-    ``gate`` is TurnView.gate.
+    ``gate`` and ``rewritten`` are TurnView's.
     """
 
     found: tuple[Found, ...] = ()
     quotes: tuple[Quote, ...] = ()
     gate: float | None = None
+    rewritten: str | None = None
 
     def without(self, documents: set[str]) -> Judged:
         """What is left of it without documents that were removed meanwhile."""
@@ -69,7 +70,7 @@ class Judged(NamedTuple):
             for quote in self.quotes
             if quote.passage.passage_id in ranks
         )
-        return Judged(found, quotes, self.gate)
+        return self._replace(found=found, quotes=quotes)
 
 
 def quotes(evidence: Evidence, found: tuple[Found, ...]) -> tuple[Quote, ...]:

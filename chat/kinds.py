@@ -56,13 +56,46 @@ _SUMMARY = re.compile(
     r"""\b(?:summari[sz]e|summary|overview|outline|gist|tl;?dr|key\spoints|main\s(?:points|ideas?|topics?)
     |what\s(?:is|are|does)\s(?:this|the|these)\s(?:whole\s|entire\s)?(?:documents?|files?|texts?|papers?
     |books?|articles?|reports?|pdf)\s(?:about|say|cover|contain))\b
+    |\b(?:fasse?\b.*\bzusammen|zusammenfass\w*|überblick|kernaussagen?)\b
     |总结|概括|概述|摘要|归纳|主要(?:内容|观点|讲)|大意|(?:文档|文件|文章|这本书|这篇)(?:主要)?(?:讲|说)(?:了|的)?(?:是)?什么""",
     re.IGNORECASE | re.VERBOSE,
 )
+# What a document is made of, or a library; and what calls a document as a whole.
+_PART = (
+    r"(?:documents?|files?|papers?|articles?|books?|chapters?|(?:sub)?sections?|paragraphs?"
+    r"|headings?|footnotes?|appendi(?:x|ces)|items?|entries|mentions?|occurrences?)"
+)
+_DOCUMENT = (
+    r"(?:the|this|these|my|our|your|all|whole)\s(?:\w+\s)?"
+    r"(?:documents?|files?|texts?|papers?|books?|articles?|reports?|pdfs?|library|manuals?)"
+)
+_GERMAN_PART = (
+    r"(?:Dokumente?|Dateien|Kapitel|Abschnitte?|Absätze|Artikel|Bücher|Einträge|Fußnoten)"
+)
+# A count that a sentence states ("how many tokens does a page hold") is found like any other fact.
+# One that nobody has written down has to be counted: parts of documents, mentions, all of a kind.
 _COUNTING = re.compile(
-    r"""\b(?:how\smany|how\soften|(?:list|name|give|show|enumerate|find|tell)\s(?:me\s)?(?:all|every|each)
-    |what\s(?:are\s)?all|all\s(?:of\s)?the|which\sof\sthe|every\s\w+\sthat|in\stotal|number\sof\stimes)\b
-    |多少(?:个|种|次|处|篇|章|页|条|项|位|人)|几(?:个|种|次|处|篇|章|条|项|位)|列出|所有|全部|一共|总共|哪些|每(?:一)?个""",
+    rf"""\bhow\smany\s(?:(?!(?:of|an?|the|per|in|do|does|is|are|can)\b)\w+\s){{0,2}}{_PART}\b
+    (?!\s(?:can|could|may|might|must|should|will)\b)
+    |\bhow\s(?:many|often)\b.*\b(?:mentioned|mentions?|cited|listed|described|discussed|referred\sto)\b
+    |\bhow\s(?:many|often)\b.*\bin\s{_DOCUMENT}\s*\?*$
+    |\bhow\smany\b.*\b(?:do|does)\s{_DOCUMENT}\s
+    (?:have|contain|hold|include|mention|list|name|cite|describe|discuss|cover|give)\b
+    |\bwhich\s(?:of\s(?:the|these|my|our)\s)?
+    (?:documents|files|papers|articles|books|chapters|(?:sub)?sections|paragraphs)\b
+    |(?:^|[.!?,;:]|\b(?:please|you|and|then|now))\s*
+    (?:list|name|give|show|enumerate|find|tell|count)\s(?:me\s)?(?:all|every|each)\b
+    |\bwhat\sare\sall\b
+    |\bwie\sviele\s(?:\w+e\s)?{_GERMAN_PART}\b|\bwie\s(?:oft|viele)\b.*\b(?:erwähnt|genannt|zitiert|aufgeführt)\b
+    |\bwie\s(?:oft|viele)\b.*\b(?:im|in\s(?:dem|den|diesem|diesen))\s(?:Dokument|Text|Buch|Bericht)\w*\s*\??$
+    |\bwelche\s(?:der\s)?(?:Dokumente|Dateien|Kapitel|Abschnitte|Artikel|Bücher)\b
+    |(?:^|\bbitte\s)(?:nenne?|liste?|zähle?|zeige?)\s(?:mir\s)?(?:alle|jede[ns]?|sämtliche)\b
+    |(?:多少|几)[个篇份章节段条项处]?(?:文档|文件|文章|论文|章节|小节|段落|条目|脚注|附录)|(?:多少|几)[篇章节段处]
+    |(?:提到|提及|出现|引用|列出|列举)(?:了|过)?(?:多少|几)[个次处种位项条]
+    |(?:多少|几)[个次处种位项条].{{0,10}}(?:被提到|被提及|被引用)
+    |(?:文档|文件|文章|论文|全文|书|报告|资料)(?:里|中|内|里面|当中)?(?:一共|总共|共)?(?:有|讲|说|介绍)(?:了)?(?:多少|几)
+    |(?:哪些|哪几[个篇份章节])(?:文档|文件|文章|论文|章节|段落)
+    |列出|列举|枚举|(?:所有|全部)的?.{{0,12}}(?:有哪些|是哪些|是什么)""",
     re.IGNORECASE | re.VERBOSE,
 )
 

@@ -26,6 +26,7 @@ ONLY_QUOTES = (
     "Only the documents' own sentences are shown here. Ask something that they may hold, or let "
     "the model answer (in the answer settings)."
 )
+_FOR_QUESTIONS = "I am here for questions about your documents"
 _CLOSEST = " The closest sentence is "
 
 
@@ -38,6 +39,12 @@ def nothing_found(documents: int, quotes: Sequence[Quote]) -> str:
         at = where(quote.passage.page, quote.passage.page_label, quote.passage.ocr)
         said += f"{_CLOSEST}“{words}” ({quote.passage.title}, {at})."
     return said
+
+
+def small_talk(title: str | None) -> str:
+    """The answer to small talk of a model that has none: what may be asked, and a title as hint."""
+    about = f", about “{title}” for example" if title else ""
+    return f"{_FOR_QUESTIONS}{about}."
 
 
 def without_closest(answer: str) -> str:

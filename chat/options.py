@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, get_args
 
 from chat.errors import BadOption
-from chat.views import AnswerMode
+from chat.views import AnswerMode, RewriteMode
 
 if TYPE_CHECKING:
     from engine import Sampling
@@ -23,9 +23,10 @@ class AskOptions:
     a small one answers better, and sooner, from two than from four. ``answer`` says what is shown:
     the documents' own sentences (evidence), the model's text (generate) or both (auto); ``whole``
     that a question about a whole document ("summarise", "list all") has the model read all of it
-    where it fits the context. ``documents`` are the ids of
-    the documents to search (None: all of the owner's). The others are the engine's sampling
-    settings.
+    where it fits the context; ``rewrite`` whether the model makes a follow-up stand alone
+    before it is searched (auto: a model of a billion parameters and more does). ``documents`` are
+    the ids of the documents to search (None: all of the owner's). The others are the engine's
+    sampling settings.
     Raises BadOption for a value that makes no sense.
     """
 
@@ -40,6 +41,7 @@ class AskOptions:
     read: int = 2
     answer: AnswerMode = "auto"
     whole: bool = False
+    rewrite: RewriteMode = "auto"
     documents: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -57,11 +59,12 @@ class AskOptions:
             ("max_tokens", self.max_tokens, self.max_tokens >= 1, "1 or more"),
             ("passages", self.passages, 1 <= self.passages <= 50, "from 1 to 50"),
             ("read", self.read, 1 <= self.read <= 50, "from 1 to 50"),
-            (
-                "answer",
-                self.answer,
-                self.answer in get_args(AnswerMode),
-                " or ".join(get_args(AnswerMode)),
+            *(
+                (name, value, value in get_args(mode), " or ".join(get_args(mode)))
+                for name, value, mode in (
+                    ("answer", self.answer, AnswerMode),
+                    ("rewrite", self.rewrite, RewriteMode),
+                )
             ),
         ):
             if not right:

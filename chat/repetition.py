@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chat.words import sentences
+from retrieval.sentences import sentences
 
 # A long stretch written twice over is a circle; a short one (a table's rule, a list of zeros) only
 # after many rounds.

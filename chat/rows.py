@@ -163,6 +163,7 @@ def turn_view(turn: Turn, versions: Sequence[str]) -> TurnView:
             _citation_view(row) for row in sorted(quoted, key=lambda row: row.quoted or 0)
         ),
         gate=turn.gate,
+        rewritten=turn.rewritten,
         sentences=tuple(
             SentenceView(
                 checked["text"],

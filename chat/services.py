@@ -26,6 +26,15 @@ if TYPE_CHECKING:
     from retrieval.library import Library
 
 
+# A model below this makes up what it was not given: where nothing was found it is not asked, its
+# text stands below the quotations, and it rewrites no question.
+SMALL_PARAMETERS = 1_000_000_000
+
+
+def is_small(engine: Engine) -> bool:
+    return engine.parameters < SMALL_PARAMETERS
+
+
 class Ready(NamedTuple):
     ready: int
     total: int
@@ -48,6 +57,10 @@ class Services:
         """What a conversation that begins now builds on."""
         return Context(self.engine.model_name, self.engine.static_tokens, (), ())
 
+    @property
+    def model_is_small(self) -> bool:
+        return is_small(self.engine)
+
     def documents_ready(self, owner: str, among: Sequence[str] | None = None) -> Ready:
         """How many of the documents the owner sees can be searched; refused ones do not count.
 
@@ -59,6 +72,15 @@ class Services:
             if among is None or document.id in among
         ]
         return Ready(states.count("ready"), len(states) - states.count("refused"))
+
+    def newest_title(self, owner: str, among: Sequence[str] | None = None) -> str | None:
+        """Of the documents that can be searched, the newest one's title."""
+        titles = [
+            document.title
+            for document in self.library.documents(owner)
+            if document.state == "ready" and (among is None or document.id in among)
+        ]
+        return titles[-1] if titles else None
 
     def passages_of(self, document_id: str, owner: str) -> tuple[Found, ...]:
         """A whole document in its order; none of one that is gone."""

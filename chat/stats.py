@@ -15,6 +15,8 @@ class TurnStats:
 
     ``ttft_s`` runs from the call of ``ask`` to the first text of the model handed on;
     ``engine_ttft_s`` from the engine's own queue on. Both are 0.0 where the model wrote nothing.
+    ``rewrite_s`` is what the model took to rewrite a follow-up, before ``retrieve_s``, 0.0 where it
+    was not asked to.
     ``evidence_s`` runs from the call of ``ask`` to the documents' own sentences, which come first,
     ``total_s`` to the end of the turn.
     ``prompt_tokens = cached_tokens + computed_tokens``; ``static_tokens`` is the part of the
@@ -24,6 +26,7 @@ class TurnStats:
 
     ttft_s: float = 0.0
     engine_ttft_s: float = 0.0
+    rewrite_s: float = 0.0
     retrieve_s: float = 0.0
     evidence_s: float = 0.0
     queue_s: float = 0.0

@@ -125,6 +125,7 @@ class ConversationStore:
                 return
             turn.notes = [*notes]
             turn.gate = judged.gate
+            turn.rewritten = judged.rewritten
             turn.passages = [
                 *(found_row(rank, passage) for rank, passage in enumerate(judged.found)),
                 *(quoted_row(place, quote) for place, quote in enumerate(judged.quotes)),

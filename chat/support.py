@@ -29,10 +29,9 @@ from chat.words import (
     is_number,
     names,
     quantities,
-    sentences,
     without_units,
 )
-from retrieval.sentences import Span
+from retrieval.sentences import Span, sentences
 
 MIN_SUPPORT = 0.7
 # What is said must stand there: title and heading can only say of what.

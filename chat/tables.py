@@ -39,8 +39,8 @@ class Conversation(Base):
 class Turn(Base):
     """A question and its answer; turns form a tree by ``parent_id``.
 
-    ``gate`` is TurnView.gate. ``sentences`` are the checked ones of the answer: ``text`` and, where
-    one is supported, ``marker``, ``start`` and ``end`` of its citation.
+    ``gate`` and ``rewritten`` are TurnView's. ``sentences`` are the checked ones of the answer:
+    ``text`` and, where one is supported, ``marker``, ``start`` and ``end`` of its citation.
 
     ``prompt_tokens`` is the user message with its passages, ``answer_tokens`` everything the model
     wrote and the tokens that close its turn. A turn is in the model's context if it has answer
@@ -68,6 +68,7 @@ class Turn(Base):
     stats: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     notes: Mapped[list[str]] = mapped_column(JSON, default=list)
     gate: Mapped[float | None] = mapped_column(Float)
+    rewritten: Mapped[str | None] = mapped_column(Text)
     sentences: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON(none_as_null=True))
     created_at: Mapped[datetime] = mapped_column(UtcDateTime())
     finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime())

@@ -16,13 +16,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from chat.citations import Cited, Citer, complete
 from chat.clock import NOTICEABLE_S, in_words, slept_s
 from chat.context import Context, ReadPassage
 from chat.events import Delta, Event, Finished, Quoted, Retrieved, Started, Written
-from chat.judged import Judged, quotes
+from chat.finding import Finder, Findings
+from chat.judged import Judged
 from chat.kinds import Kind, kind_of
 from chat.notes import (
     ANSWERED_ANYWAY,
@@ -31,6 +32,7 @@ from chat.notes import (
     REPEATS_ITSELF,
     nothing_found,
     passages_read,
+    small_talk,
 )
 from chat.options import AskOptions
 from chat.prompt import Fit, fit, render
@@ -44,24 +46,9 @@ from retrieval.errors import RetrievalError
 
 if TYPE_CHECKING:
     from engine import Generation, GenerationResult
-    from retrieval.evidence import Evidence
-    from retrieval.views import Found
 
 CHECKPOINT_S = 0.5
-# Text of more characters a token is not written by people; it spares encoding a book in vain.
-_MOST_CHARACTERS_A_TOKEN = 8
-# A model below this makes up what it was not given, so it is not asked where nothing was found.
-SMALL_PARAMETERS = 1_000_000_000
 SLEPT = "The computer slept for {how_long} while this was being answered."
-
-
-class _Searched(NamedTuple):
-    """What one search brought; ``gate`` is TurnView.gate."""
-
-    passages: tuple[Found, ...]
-    evidence: Evidence
-    gate: float
-    seconds: float
 
 
 @dataclass
@@ -89,7 +76,8 @@ class RunningTurn:
 
     _generation: Generation | None = None
     _kind: Kind = "question"
-    _reads_whole: bool = False
+    _finder: Finder | None = None
+    _findings: Findings = field(default_factory=Findings)
     _judged: Judged = field(default_factory=Judged)
     _citer: Citer | None = None
     _read_before: tuple[ReadPassage, ...] = ()
@@ -97,7 +85,6 @@ class RunningTurn:
     _said: str = "not_found"  # the finish reason where the model is not asked
     _answer_tokens: Sequence[int] = ()
     _kept_tokens: int | None = None  # set once the answer goes round in circles
-    _retrieve_s: float = 0.0
     _evidence_s: float = 0.0
     _ttft_s: float = 0.0
     _notes: list[str] = field(default_factory=list)
@@ -107,6 +94,8 @@ class RunningTurn:
     def stop(self) -> None:
         """End the turn within one step of the engine, from any thread."""
         self.stopping = True
+        if self._finder is not None:
+            self._finder.stop()
         if self._generation is not None:
             self._generation.cancel()
 
@@ -141,10 +130,23 @@ class RunningTurn:
             )
         if self._kind in ("talk", "conversation"):
             yield Retrieved((), 0.0)
-            yield from self._talk()
+            yield from self._converse()
             return
-        self._search()
-        yield Retrieved(self._judged.found, self._retrieve_s)
+        self._finder = Finder(
+            self.services,
+            self.turn_id,
+            self.owner,
+            self.question,
+            self._kind,
+            self.context,
+            self.options,
+        )
+        if self.stopping:  # Stop came before there was anything to stop
+            self._finder.stop()
+        self._findings = self._finder.find()
+        self._save_found(self._findings.judged)
+        self._evidence_s = time.perf_counter() - self.asked_at_s
+        yield Retrieved(self._judged.found, self._findings.retrieve_s)
         if self.stopping:
             return
         if self._judged.quotes:
@@ -152,7 +154,9 @@ class RunningTurn:
             yield Quoted(views, self._is_answerable, self._evidence_s)
         if not documents.ready and documents.total:
             yield from self._say(NOT_READY)
-        elif not self._judged.found or (self._is_answerable is False and self._is_small):
+        elif not self._judged.found or (
+            self._is_answerable is False and self.services.model_is_small
+        ):
             yield from self._say(nothing_found(documents.ready, self._judged.quotes))
         elif self.options.answer == "evidence":
             self._said = "evidence"
@@ -162,69 +166,26 @@ class RunningTurn:
             yield from self._generate(self._prepare())
 
     @property
-    def _is_small(self) -> bool:
-        return self.services.engine.parameters < SMALL_PARAMETERS
-
-    @property
     def _is_answerable(self) -> bool | None:
         gate = self._judged.gate
         return None if gate is None else gate >= 0
 
-    def _talk(self) -> Generator[Event, None, None]:
-        """What is no question to the documents; the model answers from the conversation."""
+    def _converse(self) -> Generator[Event, None, None]:
+        """What is no question to the documents; the model answers from the conversation.
+
+        A small one has nothing to say to a greeting but nonsense.
+        """
         if self.stopping:
             return
-        if self.options.answer == "evidence":
+        if self._kind == "talk" and self.services.model_is_small:
+            self._said = "talk"
+            title = self.services.newest_title(self.owner, self.options.documents)
+            yield from self._say(small_talk(title))
+        elif self.options.answer == "evidence":
             self._said = "evidence"
             yield from self._say(ONLY_QUOTES)
         else:
             yield from self._generate(self._prepare())
-
-    def _search(self) -> None:
-        searched = self._searched(self.context.earlier)
-        self._retrieve_s = searched.seconds
-        if self.context.earlier and searched.gate < 0 and self._kind != "summary":
-            # It may be about something else than what came before it.
-            alone = self._searched(())
-            self._retrieve_s += alone.seconds
-            searched = max(searched, alone, key=lambda one: one.gate)
-        gate = None if self._kind == "summary" else searched.gate
-        found = searched.passages
-        if self.options.whole and self._kind in ("summary", "counting") and found:
-            found = self._whole(found)
-        quoted = quotes(searched.evidence, found)
-        if gate is not None and gate < 0:
-            quoted = quoted[:1]
-        elif self.options.answer == "generate":
-            quoted = ()
-        self._save_found(Judged(found, quoted, gate))
-        self._evidence_s = time.perf_counter() - self.asked_at_s
-
-    def _searched(self, earlier: tuple[str, ...]) -> _Searched:
-        library = self.services.library
-        result = library.search(
-            self.question,
-            earlier=earlier,
-            owner=self.owner,
-            limit=self.options.passages,
-            documents=self.options.documents,
-        )
-        evidence = library.evidence(result)
-        embedder = result.asked.embedder if result.asked else ""
-        line = self.services.gates.threshold(embedder, evidence.by_meaning)
-        return _Searched(result.passages, evidence, evidence.gate - line, result.seconds)
-
-    def _whole(self, found: tuple[Found, ...]) -> tuple[Found, ...]:
-        """All passages of the best one's document, if the model's context can hold them."""
-        engine = self.services.engine
-        room = engine.context_tokens - len(self.context.static_tokens) - self.options.max_tokens
-        # The last one first, since the prompt has the first one last.
-        whole = self.services.passages_of(found[0].document_id, self.owner)[::-1]
-        if sum(len(passage.text) for passage in whole) > room * _MOST_CHARACTERS_A_TOKEN:
-            return found
-        tokens = engine.format.user(render(whole, self.question), True)
-        self._reads_whole = len(tokens) <= room
-        return whole if self._reads_whole else found
 
     def _save_found(self, judged: Judged) -> None:
         """Save it without documents that are removed, up to this very moment."""
@@ -238,7 +199,7 @@ class RunningTurn:
         """Choose what the model reads, and save that before it does."""
         services, engine = self.services, self.services.engine
         found = self._judged.found
-        wanted = len(found) if self._reads_whole else min(self.options.read, len(found))
+        wanted = len(found) if self._findings.reads_whole else min(self.options.read, len(found))
         prompt = fit(
             lambda count, first: engine.format.user(render(found[:count], self.question), first),
             passages=wanted,
@@ -333,7 +294,8 @@ class RunningTurn:
     def _outcome(self, state: TurnState, error: str | None) -> Outcome:
         own_stats = TurnStats(
             ttft_s=self._ttft_s,
-            retrieve_s=self._retrieve_s,
+            retrieve_s=self._findings.retrieve_s,
+            rewrite_s=self._findings.rewrite_s,
             evidence_s=self._evidence_s,
             total_s=time.perf_counter() - self.asked_at_s,
         )

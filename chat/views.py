@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # What is shown: the documents' own sentences, the model's text, or both.
 AnswerMode = Literal["auto", "evidence", "generate"]
+# Whether the model makes a follow-up stand alone before it is searched; auto: a large one does.
+RewriteMode = Literal["auto", "on", "off"]
 TurnState = Literal["pending", "done", "stopped", "interrupted", "error"]
 
 
@@ -92,15 +94,17 @@ class TurnView:
 
     ``answer`` has its citation markers in it once the turn is done. ``finish_reason`` is the
     engine's ("stop", "length", "cancelled"), "repetition" where the model went round in circles
-    and was ended, "not_found" where the documents hold nothing and it was not asked,
+    and was ended, "not_found" where the documents hold nothing and it was not asked, "evidence"
+    where only quotations were wanted, "talk" where small talk got a fixed answer,
     "interrupted" after a kill, "error", or None while pending. ``versions`` are the turns that
     were asked in this one's place, itself included, oldest first: retries and edited questions.
 
     ``evidence`` are the sentences of the documents that speak to the question most, found without
     the model; each is the support of a citation without a marker. ``gate`` says how far their
     score is above what questions with an answer have (below 0: there is probably none), None where
-    that was not asked: small talk, a summary, a question about the conversation. ``sentences`` are
-    those of the model's text that say something.
+    that was not asked: small talk, a summary, a question about the conversation. ``rewritten`` is
+    the question that stands alone which the model made of a follow-up, and which was searched for
+    as well. ``sentences`` are those of the model's text that say something.
     """
 
     session: str
@@ -115,6 +119,7 @@ class TurnView:
     retrieved: tuple[CitationView, ...] = ()
     evidence: tuple[CitationView, ...] = ()
     gate: float | None = None
+    rewritten: str | None = None
     sentences: tuple[SentenceView, ...] = ()
     stats: TurnStats | None = None
     notes: tuple[str, ...] = ()
@@ -134,6 +139,7 @@ class TurnView:
             "answer": self.answer,
             "answerable": self.answerable,
             "gate": self.gate,
+            "rewritten": self.rewritten,
             "evidence": [quote.to_json() for quote in self.evidence],
             "sentences": [sentence.to_json() for sentence in self.sentences],
             "citations": [citation.to_json() for citation in self.citations],

@@ -1,4 +1,4 @@
-"""Words and sentences of a text, as far as comparing an answer with its sources needs them.
+"""Words of a text, as far as comparing an answer with its sources needs them.
 
 English endings are cut, runs of Chinese, Japanese and Korean become overlapping pairs, and a
 number is one word, written in one way (``1,024`` and ``1024``, ``0.50`` and ``0.5``).
@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-
-from retrieval.sentences import Span, trimmed
 
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _WORD = re.compile(
@@ -41,18 +39,6 @@ _NUMBER_WORDS = {
     )
 }
 _ENDINGS = ("ing", "edly", "ed", "ies", "es", "ly", "s", "e", "y")
-
-_SENTENCE_END = re.compile(
-    r"[.!?…]+[\"'”’)\]*_]*(?=\s|$)"  # the end of a sentence in a script with spaces
-    r"|[。！？；][」』”’）]*"
-    r"|\n(?=\s*\n)|\n(?=\s*(?:[-*+•|#>]|\d+[.)])\s?)"  # a paragraph, a list's item, a table's row
-)
-_NO_END = re.compile(
-    r"(?:^|[\s(])(?:e\.g|i\.e|vs|cf|ca|approx|fig|eq|no|vol|dr|mr|mrs|ms|prof|st|[a-z])\.$"
-    r"|(?:^|\n)\s*\d+\.$",  # the number of a list's item
-    re.IGNORECASE,
-)
-
 
 # Where a sentence begins, a large letter names nothing.
 _BEGINS = re.compile(r"(?:^|[.!?:;…。！？：；\n*#>|(\"“‘-])[\s*_\"“‘(]*$")
@@ -126,20 +112,6 @@ def denied(text: str) -> list[str]:
     for match in _CJK_NOT.finditer(text):
         found.append(match[1])
     return found
-
-
-def sentences(text: str) -> list[Span]:
-    """The sentences of a text, without the white space around them; list items and table rows
-    count as sentences, a hard line break inside a paragraph does not end one."""
-    spans = []
-    start = 0
-    for match in _SENTENCE_END.finditer(text):
-        if match[0].startswith(".") and _NO_END.search(text[start : match.start() + 1]):
-            continue
-        spans.append(Span(start, match.end()))
-        start = match.end()
-    spans.append(Span(start, len(text)))
-    return [span for raw in spans if (span := trimmed(text, raw)).start < span.end]
 
 
 def _words(text: str) -> Iterator[str]:

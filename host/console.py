@@ -263,6 +263,8 @@ def show_answer(events: Iterable[Event]) -> Event:
         print(f"\n{UNSUPPORTED} No passage supports this sentence.")
     for note in turn["notes"]:
         print(f"\nNote: {note}")
+    if turn.get("rewritten"):
+        print(f"\nAlso searched for: {turn['rewritten']}")
     _show_sources(turn["citations"])
     if turn["stats"]:
         print(f"\n{cost_line(TurnStats.from_json(turn['stats']))}")

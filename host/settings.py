@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from chat.views import AnswerMode
+from chat.views import AnswerMode, RewriteMode
 from engine.config import KVMemory
 from engine.errors import SettingError
 from host.errors import SettingRefused
@@ -64,6 +64,11 @@ class Settings(BaseSettings):
         "auto",
         description="What is shown: evidence (the documents' own sentences), generate (the "
         "model's text) or auto (both).",
+    )
+    rewrite: RewriteMode = Field(
+        "auto",
+        description="Whether the model rewrites a follow-up as a question that stands alone before "
+        "it is searched: on, off, or auto: with a model of a billion parameters and more.",
     )
     kv_memory: str = Field(
         "auto",

@@ -90,7 +90,7 @@ class Workspace:
         from chat.conversation import Conversations
         from chat.options import AskOptions
 
-        defaults = AskOptions(answer=self.settings.answer)
+        defaults = AskOptions(answer=self.settings.answer, rewrite=self.settings.rewrite)
         conversations = Conversations(self.database, self.library, self.engine, defaults)
         # The folder is held by this process, so a turn that is still pending was cut off by a kill.
         conversations.recover()
@@ -283,7 +283,8 @@ class Workspace:
         from chat.options import AskOptions
 
         owner = self._known(owner)
-        how = AskOptions(**{"answer": self.settings.answer} | (options or {}))
+        modes = {"answer": self.settings.answer, "rewrite": self.settings.rewrite}
+        how = AskOptions(**modes | (options or {}))
         self.check_embedder()
         if self.library.is_empty(owner):  # said before the model is loaded for nothing
             raise LibraryEmpty

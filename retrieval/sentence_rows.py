@@ -27,7 +27,7 @@ from retrieval.database import Base
 from retrieval.sentences import MAX_CHARACTERS, Span
 from retrieval.store import Document, PageText, Passage
 
-_SPAN_DTYPE = np.dtype("<i4")
+SPAN_DTYPE = np.dtype("<i4")
 # Half precision moves a cosine by less than .001 and halves what the vectors take.
 SENTENCE_DTYPE = np.dtype("<f2")
 
@@ -106,7 +106,7 @@ def save(
     session.merge(
         PassageSentences(
             passage_id=passage_id,
-            spans=np.array(spans, dtype=_SPAN_DTYPE).tobytes(),
+            spans=np.array(spans, dtype=SPAN_DTYPE).tobytes(),
             vectors=vectors.astype(SENTENCE_DTYPE).tobytes(),
         )
     )
@@ -167,7 +167,7 @@ def of_passages(session: Session, ids: Iterable[int], embedder: str) -> dict[int
     )
     found = {}
     for row, offset, text, own in session.execute(query):
-        pairs = np.frombuffer(row.spans, dtype=_SPAN_DTYPE).reshape(-1, 2).tolist()
+        pairs = np.frombuffer(row.spans, dtype=SPAN_DTYPE).reshape(-1, 2).tolist()
         vectors = None
         if own:
             vectors = np.frombuffer(row.vectors, dtype=SENTENCE_DTYPE).astype(np.float32)

@@ -8,6 +8,7 @@ their line here, and what goes on for too long without a full stop is cut.
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import sentencex
@@ -22,6 +23,11 @@ _OWN_LINE = re.compile(r"[ \t]*(?:#{1,6}[ \t]|[-*+•‣–][ \t]|\d{1,3}[.)][ \
 # ... and that ends with its line: the next one does not go on with it.
 _WHOLE_LINE = re.compile(r"[ \t]*(?:#{1,6}[ \t]|\|)")
 _WORD = re.compile(r"[^\W\d_]+")
+_EMPHASIS = re.compile(r"[*_]+")
+# What a paragraph is about, set off before it as glossaries do: "**Page table.** It maps ...".
+_LEAD_IN = re.compile(
+    r"(?:(?:[-*+•‣–>]|\d{1,3}[.)])[ \t]+)?([*_]{1,3})[^*_\n]{1,60}[.:。：!?！？]?\1[.:。：]?"
+)
 # Good places to cut what is too long, the best first.
 _CUTS = (
     re.compile(r"\n"),
@@ -95,14 +101,19 @@ def _blocks(text: str) -> Iterator[Span]:
 
 
 def _joined(text: str, pieces: list[Span]) -> list[Span]:
-    """Trimmed, and a piece without a word ("1.", "...") made part of its neighbour."""
+    """Trimmed, and a piece without a word ("1.", "...") made part of its neighbour.
+
+    So is what only says what the paragraph is about.
+    """
     found: list[Span] = []
     waiting: int | None = None
-    for piece in pieces:
+    for piece in _emphasis_ended(text, pieces):
         start, end = trimmed(text, piece)
         if start == end:
             continue
-        if any(map(str.isalpha, text[start:end])):
+        if not found and _LEAD_IN.fullmatch(text, start, end):
+            waiting = start if waiting is None else waiting
+        elif any(map(str.isalpha, text[start:end])):
             found.append(Span(start if waiting is None else waiting, end))
             waiting = None
         elif found:
@@ -112,6 +123,17 @@ def _joined(text: str, pieces: list[Span]) -> list[Span]:
     if waiting is not None:
         found.append(trimmed(text, Span(waiting, pieces[-1].end)))
     return found
+
+
+def _emphasis_ended(text: str, pieces: list[Span]) -> list[Span]:
+    """The pieces, each with the marks that end its own emphasis: "**A page." + "** It is full."."""
+    ended = list(pieces)
+    for number, (before, piece) in enumerate(pairwise(pieces)):
+        marks = _EMPHASIS.match(text, piece.start, piece.end)
+        if marks and text.count(marks[0], before.start, before.end) % 2:
+            ended[number] = ended[number]._replace(end=marks.end())
+            ended[number + 1] = piece._replace(start=marks.end())
+    return ended
 
 
 def _short(text: str, span: Span) -> Iterator[Span]:

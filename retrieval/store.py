@@ -22,6 +22,7 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    text,
     update,
 )
 from sqlalchemy.orm import Mapped, Session, mapped_column
@@ -34,6 +35,7 @@ UNFINISHED = ("queued", "parsing", "embedding")
 
 # SQLite numbers rows by itself only for a plain INTEGER key.
 _PassageId = BigInteger().with_variant(Integer, "sqlite")
+_UNEMBEDDED = text("vector IS NULL")
 
 
 class Document(Base):
@@ -92,7 +94,15 @@ class Passage(Base):
     """
 
     __tablename__ = "passages"
-    __table_args__ = ({"sqlite_autoincrement": True},)
+    __table_args__ = (
+        Index(
+            "ix_passages_unembedded",
+            "document_id",
+            sqlite_where=_UNEMBEDDED,
+            postgresql_where=_UNEMBEDDED,
+        ),
+        {"sqlite_autoincrement": True},
+    )
 
     id: Mapped[int] = mapped_column(_PassageId, primary_key=True)
     document_id: Mapped[str] = mapped_column(
@@ -146,19 +156,20 @@ def new_document(
 
 
 def _views() -> Select[Any]:
-    def count(column: Any, of: Any) -> Any:
-        return select(func.count(column)).where(of == Document.id).scalar_subquery()
+    def count(of: Any, *which: Any) -> Any:
+        return select(func.count()).where(of == Document.id, *which).scalar_subquery()
 
     return select(
         Document,
-        count(PageText.page, PageText.document_id),
-        count(Passage.id, Passage.document_id),
-        count(Passage.vector, Passage.document_id),
+        count(PageText.document_id),
+        count(Passage.document_id),
+        # To count those with a vector would read every one of them.
+        count(Passage.document_id, Passage.vector.is_(None)),
     )
 
 
 def _view(row: Any) -> DocumentView:
-    document, pages, passages, done = row
+    document, pages, passages, left = row
     return DocumentView(
         id=document.id,
         owner=document.owner,
@@ -170,7 +181,7 @@ def _view(row: Any) -> DocumentView:
         warnings=tuple(document.warnings),
         pages=pages,
         passages=passages,
-        passages_done=done,
+        passages_done=passages - left,
         pages_without_text=document.pages_without_text,
         characters=document.characters,
         seconds=document.seconds,

@@ -23,14 +23,18 @@ def cost_line(stats: TurnStats, words: Words = EN) -> str:
 
 
 def _figures(stats: TurnStats, words: Words) -> list[str]:
-    if stats.evidence_s > 0 and not stats.prompt_tokens:  # the model was not asked
-        return [words("evidence_time", time=figures.seconds(stats.evidence_s))]
+    found = [
+        words(key, time=figures.seconds(time_s))
+        for key, time_s in (("rewrite_time", stats.rewrite_s), ("evidence_time", stats.evidence_s))
+        if time_s > 0
+    ]
+    if found and not stats.prompt_tokens:  # the model was not asked for an answer
+        return found
     parts = [
         words("reused", tokens=f"{stats.cached_tokens:,}"),
         words("computed", tokens=f"{stats.computed_tokens:,}"),
+        *found,
     ]
-    if stats.evidence_s > 0:
-        parts.append(words("evidence_time", time=figures.seconds(stats.evidence_s)))
     if stats.ttft_s > 0:
         parts.append(words("first_token", time=figures.seconds(stats.ttft_s)))
     if stats.decode_tokens_per_s > 0:
@@ -45,7 +49,7 @@ def cost_row(turn: TurnView, words: Words = EN) -> str:
         return progress_row(words("writing"))
     line = [_ending(turn, words), _count(turn, words)]
     detail = ""
-    if turn.finish_reason in ("not_found", "evidence"):
+    if turn.finish_reason in ("not_found", "evidence", "talk"):
         said = words("model_not_asked")
         if turn.stats and turn.stats.evidence_s > 0:
             said += _SEPARATOR + cost_line(turn.stats, words)
@@ -57,13 +61,15 @@ def cost_row(turn: TurnView, words: Words = EN) -> str:
             f'<button type="button" class="pt-figures" data-cost aria-expanded="false" '
             f'title="{words("cost_hint")}">{_SEPARATOR.join(kept)}</button>'
         )
-        detail = f'<div class="pt-spent" hidden>{spent(turn.stats, words)}</div>'
+        detail = f'<div class="pt-spent" hidden>{spent(turn.stats, words, turn.rewritten)}</div>'
     line.append(f'<span class="pt-acts">{_versions(turn, words)}{_retry(turn, words)}</span>')
     parts = [f'<div class="pt-cost">{"".join(line)}</div>{detail}']
     if turn.error:
         error = escape(translated(turn.error, words))
         parts.append(f'<p class="pt-error" dir="auto">{error}</p>')
     notes = [*turn.notes]
+    if turn.rewritten and not detail:  # nothing opens that could say it
+        notes.append(f"{words('searched_for')}: {turn.rewritten}")
     if UNSUPPORTED in turn.answer:
         said = words("unsupported")
         if NOT_SUPPORTED in notes:  # says it of all sentences

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from chat.turn import SMALL_PARAMETERS
+from chat.services import is_small
 from chat.ui import settings
 from chat.ui.actions import Actions
 from chat.ui.gradio_words import t
@@ -116,7 +116,7 @@ def build(
                 memory = _html("", elem_id="pt-memory")
             with gr.Column(elem_id="pt-middle", min_width=0):
                 # A small model's text comes second to what the documents say.
-                leads = ["pt-quotes-lead"] if engine.parameters < SMALL_PARAMETERS else []
+                leads = ["pt-quotes-lead"] if is_small(engine) else []
                 with gr.Column(elem_id="pt-scroll", elem_classes=leads, min_width=0):
                     earlier = _html("", elem_id="pt-earlier")
                     chatbot = gr.Chatbot(

@@ -36,6 +36,7 @@ class Screen(NamedTuple):
     read: Any = KEEP
     answer: Any = KEEP
     whole: Any = KEEP
+    rewrite: Any = KEEP
     top_k: Any = KEEP
     min_p: Any = KEEP
     repetition_penalty: Any = KEEP

@@ -33,6 +33,14 @@ _CHINESE: Sequence[tuple[re.Pattern[str], str]] = [
             "模型读了 {2} 个文档的 {1} 个段落中的 {0} 个。",
         ),
         (
+            r"I am here for questions about your documents, about “(.*)” for example\.",
+            "我回答关于您的文档的问题，例如关于《{0}》。",
+        ),
+        (
+            r"I am here for questions about your documents\.",
+            "我回答关于您的文档的问题。",
+        ),
+        (
             re.escape(notes.ONLY_QUOTES),
             "这里只显示文档原文。请问文档可能包含的内容，或在回答设置中让模型回答。",
         ),

@@ -12,7 +12,7 @@ from chat.ui.gradio_words import t
 from chat.ui.i18n import EN, Words
 from chat.ui.icons import SETTINGS
 from chat.ui.text import escape
-from chat.views import AnswerMode
+from chat.views import AnswerMode, RewriteMode
 
 if TYPE_CHECKING:
     from retrieval.views import DocumentView
@@ -33,6 +33,7 @@ class Settings(NamedTuple):
     read: Any
     answer: Any
     whole: Any
+    rewrite: Any
     top_k: Any
     min_p: Any
     repetition_penalty: Any
@@ -99,6 +100,13 @@ def controls(default: AskOptions) -> Settings:
         default.whole, label=t("read_whole"), info=t("read_whole_info"), elem_id="pt-whole"
     )
     with gr.Accordion(t("more_settings"), open=False):
+        rewrite = gr.Radio(
+            rewrites(EN),
+            value=default.rewrite,
+            label=t("rewrite"),
+            info=t("rewrite_info"),
+            elem_id="pt-rewrite",
+        )
         top_k = gr.Slider(
             0,
             MOST_TOP_K,
@@ -136,6 +144,7 @@ def controls(default: AskOptions) -> Settings:
         read=read,
         answer=answer,
         whole=whole,
+        rewrite=rewrite,
         top_k=top_k,
         min_p=min_p,
         repetition_penalty=repetition_penalty,
@@ -159,6 +168,7 @@ def options_of(chosen: Settings, documents: Sequence[DocumentView]) -> AskOption
         read=read,
         answer=chosen.answer,
         whole=bool(chosen.whole),
+        rewrite=chosen.rewrite,
         top_k=int(chosen.top_k),
         min_p=float(chosen.min_p),
         repetition_penalty=float(chosen.repetition_penalty),
@@ -177,6 +187,7 @@ def shown(options: AskOptions) -> Settings:
         read=min(options.read, MOST_PASSAGES),
         answer=options.answer,
         whole=options.whole,
+        rewrite=options.rewrite,
         top_k=min(options.top_k, MOST_TOP_K),
         min_p=options.min_p,
         repetition_penalty=min(options.repetition_penalty, MOST_PENALTY),
@@ -187,6 +198,11 @@ def shown(options: AskOptions) -> Settings:
 def answers(words: Words) -> list[tuple[str, str]]:
     """What an answer may be made of, as the drawer offers it."""
     return [(words(f"answer_{mode}"), mode) for mode in get_args(AnswerMode)]
+
+
+def rewrites(words: Words) -> list[tuple[str, str]]:
+    """Whether follow-ups are rewritten, as the drawer offers it."""
+    return [(words(f"rewrite_{mode}"), mode) for mode in get_args(RewriteMode)]
 
 
 def choices(documents: Sequence[DocumentView]) -> list[tuple[str, str]]:

@@ -1,6 +1,7 @@
-"""What opens below the quiet line: where a turn's time, tokens and memory went.
+"""What opens below the quiet line: where a turn's time, tokens and memory went, and what was
+searched for besides the question.
 
-All of it from TurnStats, and nothing from a clock of the page.
+All figures are TurnStats', and none a clock's of the page.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ class Part(NamedTuple):
 
 
 def time_parts(stats: TurnStats) -> list[Part]:
-    """Search, queue, prefill and decode, in the order in which they happened."""
+    """Rewrite (if any), search, queue, prefill and decode, in the order in which they happened."""
     return [
         Part(f"part_{name}", time_s, figures.seconds(time_s))
         for name, time_s in (
+            *([("rewrite", stats.rewrite_s)] if stats.rewrite_s > 0 else ()),
             ("search", stats.retrieve_s),
             ("queue", stats.queue_s),
             ("prefill", stats.prefill_s),
@@ -46,8 +48,8 @@ def token_parts(stats: TurnStats) -> list[Part]:
     ]
 
 
-def spent(stats: TurnStats, words: Words) -> str:
-    """Two bars and the figures that have no parts."""
+def spent(stats: TurnStats, words: Words, rewritten: str | None = None) -> str:
+    """Two bars, the figures that have no parts, and the question as the model rewrote it."""
     times, tokens = time_parts(stats), token_parts(stats)
     answer = words.count(stats.generated_tokens, "generated")
     if stats.decode_tokens_per_s > 0:
@@ -69,6 +71,7 @@ def spent(stats: TurnStats, words: Words) -> str:
         + _entry(words("kv_held"), held)
         + _refreshed(stats, words)
         + _entry(words("cost_memory"), memory)
+        + (_entry(words("searched_for"), rewritten) if rewritten else "")
         + "</dl>"
     )
 
@@ -100,4 +103,4 @@ def _bar(title: str, parts: list[Part], total: str, words: Words) -> str:
 
 
 def _entry(name: str, value: str) -> str:
-    return f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>"
+    return f'<div><dt>{name}</dt><dd dir="auto">{escape(value)}</dd></div>'

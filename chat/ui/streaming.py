@@ -31,6 +31,8 @@ def streamed(
     question: str,
     words: Words = EN,
     drawn: Container[str] = frozenset(),
+    *,
+    quotes_lead: bool = True,
 ) -> Iterator[Streamed]:
     """The events of a turn as screens: the session, what is written so far, the sources."""
     turn_id, written, drawn_at = "", "", 0.0
@@ -50,7 +52,9 @@ def streamed(
                     sources=reading(turn_id, question, found, words),
                 )
             case Quoted(evidence, answerable, _):
-                announced = quotes(turn_id, evidence, answerable, words, answered=True)
+                announced = quotes(
+                    turn_id, evidence, answerable, words, answered=True, announced=quotes_lead
+                )
                 yield Streamed(
                     quotes=quotes(turn_id, evidence, answerable, words),
                     sources=reading(turn_id, question, found, words, evidence),

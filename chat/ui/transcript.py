@@ -18,13 +18,20 @@ from chat.views import TurnView
 Message = dict[str, Any]
 
 
-def messages(turns: Iterable[TurnView], words: Words = EN) -> list[Message]:
+def messages(
+    turns: Iterable[TurnView], words: Words = EN, *, quotes_lead: bool = True
+) -> list[Message]:
     """Question, answer and cost of every turn, oldest first."""
-    return [message for turn in turns for message in turn_messages(turn, words)]
+    return [
+        message for turn in turns for message in turn_messages(turn, words, quotes_lead=quotes_lead)
+    ]
 
 
-def turn_messages(turn: TurnView, words: Words = EN) -> list[Message]:
-    """One turn. The question and the cost are HTML of ours, so that copying takes answers only."""
+def turn_messages(turn: TurnView, words: Words = EN, *, quotes_lead: bool = True) -> list[Message]:
+    """One turn. The question and the cost are HTML of ours, so that copying takes answers only.
+
+    ``quotes_lead``: the quotations stand above the model's text, else below it.
+    """
     links = {
         citation.marker: source_link(turn.turn, citation.marker)
         for citation in turn.citations
@@ -34,9 +41,17 @@ def turn_messages(turn: TurnView, words: Words = EN) -> list[Message]:
     text = turn.answer if turn.stats and turn.stats.generated_tokens else ""
     text = text or translated(without_closest(turn.answer), words)
     answered = bool(text) and turn.finish_reason != "not_found"
-    evidence = quotes(turn.turn, turn.evidence, turn.answerable, words, answered=answered)
+    evidence = quotes(
+        turn.turn,
+        turn.evidence,
+        turn.answerable,
+        words,
+        answered=answered,
+        announced=answered and quotes_lead,
+    )
     shown = [[below(evidence)] if evidence else [], answer(safe_markdown(text, links))]
-    if not answered:  # it is said that there is no answer, and then what comes closest
+    # Where it is said that there is no answer, what comes closest follows.
+    if not answered or not quotes_lead:
         shown.reverse()
     return [
         question(turn.question, turn.turn if turn.state != "pending" else None, words),

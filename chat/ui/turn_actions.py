@@ -9,6 +9,7 @@ import gradio as gr
 
 from chat.errors import TurnNotFound
 from chat.options import AskOptions
+from chat.services import is_small
 from chat.ui import settings
 from chat.ui.asking import Asking
 from chat.ui.begin import editing_banner
@@ -111,7 +112,13 @@ class TurnActions(View):
             tab.refused = asking if tab.view == view else None
             return
         try:
-            for screen in streamed(events, asking.question, words, self._drawn(request)):
+            for screen in streamed(
+                events,
+                asking.question,
+                words,
+                self._drawn(request),
+                quotes_lead=is_small(self._engine),
+            ):
                 if tab.view == view:
                     yield screen
         except Exception as error:

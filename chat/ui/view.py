@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 
 from chat.errors import SessionNotFound
+from chat.services import is_small
 from chat.ui import settings, transcript
 from chat.ui.begin import suggestions
 from chat.ui.conversation_list import conversation_list
@@ -63,6 +64,7 @@ class View(Services):
             | {
                 "ask_documents": screen.ask_documents | {"value": shown.ask_documents},
                 "answer": gr.update(choices=settings.answers(words), value=shown.answer),
+                "rewrite": gr.update(choices=settings.rewrites(words), value=shown.rewrite),
             },
         )
 
@@ -77,7 +79,7 @@ class View(Services):
         tab, words = self._tab(request), self._words(request)
         if asked is None and tab.is_streaming and turns and turns[-1].state == "pending":
             turns, asked = turns[:-1], turns[-1].question
-        shown = transcript.messages(turns[-tab.reach :], words)
+        shown = transcript.messages(turns[-tab.reach :], words, quotes_lead=is_small(self._engine))
         return {
             "earlier": transcript.earlier(len(turns) - tab.reach, words),
             "transcript": shown if asked is None else [*shown, transcript.waiting(asked)],

@@ -12,8 +12,10 @@ from tests.chat.conftest import SHORT, SIZE_QUESTION, World
 
 
 def test_the_markdown_holds_questions_answers_citations_and_costs(world: World) -> None:
-    turn = world.ask(SIZE_QUESTION, options=AskOptions(max_tokens=64))
-    assert turn.citations
+    turn = world.ask(SIZE_QUESTION)
+    # What a small model cites differs by machine; the documents' own words do not.
+    quote = replace(turn.evidence[0], marker="[1]")
+    turn = replace(turn, answer=f"{turn.answer} [1]", citations=(quote,), evidence=())
     session = world.conversations.session(turn.session)
     text = export.to_markdown(session, [turn])
     assert text.startswith(f"# {session.title}\n")

@@ -26,18 +26,47 @@ def test_a_question_about_the_conversation_needs_one(question: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "kind"),
-    [
-        ("Summarise the document.", "summary"),
-        ("What is this document about?", "summary"),
-        ("总结一下这篇文档", "summary"),
-        ("How many heads does it have?", "counting"),
-        ("List all formulas.", "counting"),
-        ("列出所有公式", "counting"),
-    ],
-)
-def test_a_question_about_a_whole_document(question: str, kind: str) -> None:
-    assert kind_of(question, follows=True) == kind
+    "question",
+    ["Summarise the document.", "What is this document about?", "总结一下这篇文档",
+     "Fasse den Bericht zusammen.", "Gib mir einen Überblick."],
+)  # fmt: skip
+def test_a_summary_is_of_a_whole_document(question: str) -> None:
+    assert kind_of(question, follows=True) == "summary"
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["How many documents are there?", "How many chapters does the book have?",
+     "How many different sections are there?", "How many pages does this document have?",
+     "How many functions are described?", "How often is paging mentioned?",
+     "How many formulas are in the document?", "How many authors does the paper cite?",
+     "Which documents mention paging?", "Which of the chapters are about memory?",
+     "List all formulas.", "Please name every author.", "Can you list each step?",
+     "What are all the formats?", "Wie viele Kapitel hat das Buch?", "Wie oft wird Paging erwähnt?",
+     "Welche Dokumente nennen Paging?", "Nenne alle Formeln.", "Liste mir alle Autoren auf.",
+     "列出所有公式", "有多少篇文章？", "这本书有几章？", "文中提到了多少次分页？",
+     "哪些文档提到分页？", "文档里一共有多少个公式？", "所有的格式有哪些？"],
+)  # fmt: skip
+def test_what_has_to_be_counted_or_listed_is_of_a_whole_document(question: str) -> None:
+    assert kind_of(question, follows=True) == "counting"
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["How many tokens does a page hold?", "How many heads does it have?",
+     "How many pages does a session of 1,000 tokens need?", "How many documents can it hold?",
+     "How many token slots can a session waste with a page size of 16?",
+     "How many of a book's pages are lost?",
+     "How many nautical miles away can its light be seen?", "How often must the oil be changed?",
+     "How many keepers lived there in total?", "Which of the two is faster?",
+     "Do all of the heads share their keys?", "Does every layer that is cached need memory?",
+     "Does it give each head a key of its own?", "How many bits per weight are used in the model?",
+     "Wie viele Tokens passen auf eine Seite?", "Wie oft muss das Öl gewechselt werden?",
+     "一页有多少个词元？", "它有几个头？", "缓存有哪些好处？", "所有头都共享键吗？",
+     "一共需要多少内存？", "多少人住在灯塔里？"],
+)  # fmt: skip
+def test_a_count_that_a_sentence_states_is_a_question_like_any_other(question: str) -> None:
+    assert kind_of(question, follows=True) == "question"
 
 
 @pytest.mark.parametrize(

@@ -109,9 +109,32 @@ def test_of_chosen_documents_only_those_are_searched(world: World) -> None:
 def test_small_talk_is_not_refused(world: World, greeting: str) -> None:
     turn = world.ask(greeting)
     assert turn.answerable is None
-    assert turn.finish_reason in ("stop", "length", "repetition")
-    assert turn.answer
+    assert turn.finish_reason == "talk"
+    assert turn.answer.startswith("I am here for questions about your documents, about “")
     assert (turn.evidence, turn.citations, turn.sentences) == ((), (), ())
+
+
+def test_small_talk_in_between_costs_no_token_and_is_not_searched_with_what_follows(
+    world: World,
+) -> None:
+    one = world.ask("What is a KV cache?")
+    world.ask("Thanks!", one.session)
+    after = world.ask(SIZE_QUESTION, one.session)
+    assert after.stats is not None
+    read = len(world.row(after.turn).prompt_tokens)
+    assert after.stats.prompt_tokens == world.tokens(one.turn) + read
+    straight = world.ask(SIZE_QUESTION, world.ask("What is a KV cache?").session)
+    assert after.gate == pytest.approx(straight.gate)
+
+
+def test_a_larger_model_answers_small_talk_itself(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "parameters", property(lambda _: 1_000_000_000))
+    turn = world.ask("Hello!")
+    assert turn.finish_reason in ("stop", "length", "repetition")
+    assert turn.stats is not None
+    assert turn.stats.generated_tokens > 0
 
 
 def test_a_question_about_the_conversation_is_answered_from_it(world: World) -> None:

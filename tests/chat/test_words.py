@@ -1,10 +1,4 @@
-import pytest
-
-from chat.words import content_words, is_number, sentences
-
-
-def cut(text: str) -> list[str]:
-    return [text[start:end] for start, end in sentences(text)]
+from chat.words import content_words, is_number
 
 
 def test_a_number_is_one_word_however_it_is_written() -> None:
@@ -35,22 +29,3 @@ def test_chinese_becomes_overlapping_pairs() -> None:
 
 def test_full_width_text_equals_half_width_text() -> None:
     assert content_words("ＫＶ　１，０２４") == content_words("KV 1,024")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("It takes 0.50 GiB. That is little!", ["It takes 0.50 GiB.", "That is little!"]),
-        ("A page holds 16. It is full.", ["A page holds 16.", "It is full."]),
-        ("See e.g. Dr. Smith. Done.", ["See e.g. Dr. Smith.", "Done."]),
-        ("键值缓存很大。它会增长！完", ["键值缓存很大。", "它会增长！", "完"]),
-        ("A line that\nis broken. Next.", ["A line that\nis broken.", "Next."]),
-        ("Intro\n- one\n- two\n\nAfter", ["Intro", "- one", "- two", "After"]),
-        ("1. First step\n2. Second step", ["1. First step", "2. Second step"]),
-        ("| a | b |\n|---|---|\n| 1 | 2 |", ["| a | b |", "|---|---|", "| 1 | 2 |"]),
-        ("", []),
-        (" \n ", []),
-    ],
-)
-def test_sentences_end_where_a_reader_would_end_them(text: str, expected: list[str]) -> None:
-    assert cut(text) == expected

@@ -42,7 +42,7 @@ STATS = TurnStats(
 
 def test_what_the_drawer_shows_is_what_it_says(document: MakeDocument) -> None:
     options = AskOptions(
-        temperature=0.5, top_p=0.9, max_tokens=64, read=3, seed=7, documents=("d1",)
+        temperature=0.5, top_p=0.9, max_tokens=64, read=3, seed=7, rewrite="on", documents=("d1",)
     )
     assert settings.options_of(settings.shown(options), [document()]) == options
     assert settings.options_of(settings.shown(AskOptions()), []) == AskOptions()

@@ -26,6 +26,8 @@ FOUND = Found(1, "d", "大小", "n", 1, 0, 9, "Text.", "", 1.0, 1, 1)
     [
         notes.ONLY_QUOTES,
         notes.ANSWERED_ANYWAY.format(count=13),
+        notes.small_talk(None),
+        notes.small_talk("缓存"),
         notes.nothing_found(1, ()),
         notes.nothing_found(1200, ()),
         notes.passages_read([FOUND], 41),

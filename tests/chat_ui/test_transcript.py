@@ -1,6 +1,7 @@
 """Turns as messages, and the line under each answer."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from gradio import Chatbot
 from gradio.utils import diff
@@ -28,6 +29,49 @@ def test_the_line_leaves_out_what_did_not_happen() -> None:
     assert cost_line(TurnStats(cached_tokens=5, computed_tokens=7)) == (
         "5 reused · 7 computed · KV 0 B"
     )
+
+
+def test_a_rewrite_has_its_time_and_says_what_was_searched_for(
+    turn: Make, stats: TurnStats
+) -> None:
+    rewritten = replace(stats, rewrite_s=0.8)
+    assert "rewritten in 0.80 s" in cost_line(rewritten)
+    shown = cost_row(turn(stats=rewritten, rewritten="How large is <it>?"))
+    assert "Also searched for" in shown
+    assert "How large is &lt;it&gt;?" in shown
+    assert '<li><i class="pt-part_rewrite"></i>Rewrite <b>0.80 s</b></li>' in shown
+    assert "Rewrite" not in cost_row(turn(stats=stats))
+    refused = turn(finish_reason="not_found", rewritten="How large is <it>?")
+    assert "Also searched for: How large is &lt;it&gt;?" in cost_row(refused)
+
+
+def test_quotations_stand_above_a_small_models_text_and_below_a_large_ones(
+    turn: Make, citation: Callable[..., CitationView]
+) -> None:
+    view = turn(evidence=(citation(marker=None),), gate=1.0)
+    _, quoted, answer, _ = transcript.turn_messages(view)
+    assert "Quoted from the documents" in html_of(quoted)
+    assert "In the model's words" in html_of(quoted)
+    assert answer["content"].startswith("It needs")
+    _, answer, quoted, _ = transcript.turn_messages(view, quotes_lead=False)
+    assert answer["content"].startswith("It needs")
+    assert "Quoted from the documents" in html_of(quoted)
+    assert "In the model" not in html_of(quoted)
+
+
+def test_a_refusal_comes_before_what_is_closest_with_every_model(
+    turn: Make, citation: Callable[..., CitationView]
+) -> None:
+    refused = turn(
+        answer="Nothing in the 2 documents searched answers this.",
+        finish_reason="not_found",
+        evidence=(citation(marker=None),),
+        gate=-1.0,
+    )
+    for leads in (True, False):
+        _, said, closest, _ = transcript.turn_messages(refused, quotes_lead=leads)
+        assert said["content"].startswith("Nothing")
+        assert "pt-alone" in html_of(closest)
 
 
 def test_a_turn_is_question_answer_and_cost(turn: Make, stats: TurnStats) -> None:

@@ -91,7 +91,7 @@ def test_a_folder_without_a_set_is_refused_with_the_layouts_that_are_known(tmp_p
         read_sets(tmp_path)
 
 
-def test_each_case_is_measured_by_both_sides_and_by_each(
+def test_each_case_is_measured_by_both_sides_by_each_and_by_simpler_ways_to_put_them_together(
     sets: Path, tmp_path: Path, embedder: Embedder
 ) -> None:
     report = Report()
@@ -99,12 +99,25 @@ def test_each_case_is_measured_by_both_sides_and_by_each(
         with library_of(set, tmp_path / set.library.replace("/", "-"), embedder) as library:
             retrieval.measure(set, library, None, report)
     systems = [(row["case"], row["system"]) for row in report.rows]
-    assert systems[:3] == [("chunking", name) for name in ("hybrid", "lexical", "dense")]
-    assert len(systems) == 9
+    names = ("hybrid", "lexical", "dense", "fusion")
+    alone = [(case, name) for case in ("chunking", "squad/en") for name in names]
+    assert systems == [*alone, *(("talk/un", name) for name in (*names, "joined"))]
+    assert report.ratios["talk/un_ndcg_at_10_hybrid_minus_joined"] == 0.0
     hybrid = {row["case"]: row for row in report.rows if row["system"] == "hybrid"}
     assert hybrid["chunking"]["recall"] == 1.0
     assert 0.3 < hybrid["chunking"]["precision"] < 1.0
     assert hybrid["squad/en"]["ndcg_at_10"] == hybrid["talk/un"]["recall_at_5"] == 1.0
+
+
+def test_fusion_ranks_what_both_sides_have_above_what_one_has(
+    sets: Path, tmp_path: Path, embedder: Embedder
+) -> None:
+    squad = next(set for set in read_sets(sets) if set.name == "squad/en")
+    with library_of(squad, tmp_path / "squad", embedder) as library:
+        both = library.search("When was the ferry built?", limit=2).passages
+    ferry, pond = sorted(both, key=lambda found: found.page, reverse=True)
+    assert retrieval.by_reciprocal_rank(squad, [pond, ferry], [ferry]) == [ferry, pond]
+    assert retrieval.by_reciprocal_rank(squad, [pond, ferry], [pond, pond, ferry]) == [pond, ferry]
 
 
 def test_what_passages_have_in_common_counts_once_as_found_and_twice_as_shown() -> None:

@@ -101,9 +101,14 @@ def test_terms_of_earlier_questions_count_half(database: Database) -> None:
 
 
 def test_terms_that_nearly_all_of_many_passages_have_are_not_ranked_by() -> None:
-    having = {"the": 880_000, "heron": 20, "pond": 40_000, "gone": 0}
+    having = {"the": 880_000, "heron": 20, "pond": 39_000, "gone": 0}
     assert Terms(900_000, having, frozenset(having)).ranked_by == ["heron", "pond"]
     assert Terms(900_000, {"the": 880_000}, frozenset()).ranked_by == ["the"]
+
+
+def test_where_time_is_short_the_questions_own_terms_go_before_those_carried_over() -> None:
+    having = {"heron": 15_000, "pond": 12_000, "crane": 5_000}
+    assert Terms(900_000, having, frozenset({"heron"})).ranked_by == ["heron", "crane"]
 
 
 def test_passages_of_others_do_not_push_an_owners_out(database: Database) -> None:
@@ -160,4 +165,4 @@ def test_no_text_at_all_is_a_syntax_error(database: Database, question: str) -> 
 
 def test_each_term_may_be_found_alone() -> None:
     wanted = Terms(9, {"heron": 3, "池塘": 2, "池": 4, "gone": 0}, frozenset(["heron"]))
-    assert fts5_query(wanted) == '"池塘" OR "heron" OR "heron" OR "池"*'
+    assert fts5_query(wanted) == '"heron" OR "heron" OR "池塘" OR "池"*'

@@ -96,6 +96,14 @@ WORDS = {
         "For questions such as “summarise” or “list all”, where it fits the model's context",
         "用于“总结”“列出所有”之类的问题，只要模型的上下文容得下",
     ),
+    "rewrite": ("Follow-ups rewritten by the model", "由模型改写追问"),
+    "rewrite_info": (
+        "As a question that stands alone, before it is searched; a small model does it badly",
+        "搜索前改写成完整的问题；小模型改写得不好",
+    ),
+    "rewrite_auto": ("By a large model", "由大模型"),
+    "rewrite_on": ("Always", "总是"),
+    "rewrite_off": ("Never", "从不"),
     "more_settings": ("More", "更多"),
     "top_k": ("Top k", "Top k"),
     "top_k_info": (
