@@ -155,7 +155,8 @@ class KVCache:
         session.kv_tokens += tokens
         if not exact:
             self._precision.note_written(session, first)
-        for index in range(len(session.nodes), session.kv_tokens // self.page_size):
+        filled = range(len(session.nodes), session.kv_tokens // self.page_size)
+        for index in filled:
             parent = session.nodes[-1] if session.nodes else self._root
             content = session.tokens[index * self.page_size : (index + 1) * self.page_size]
             page = session.pages[index]
@@ -164,7 +165,8 @@ class KVCache:
             else:
                 node = Node(parent, (session.owner, tuple(content)))
             session.nodes.append(node)
-        self._precision.encode_old_pages(session)
+        if filled:
+            self._precision.encode_old_pages(session)
 
     def drop(self, session: Session) -> None:
         """Give a session's pages back, last ones first; its tokens stay."""
