@@ -75,12 +75,12 @@ class Settings(BaseSettings):
         description="Memory of the KV cache: auto, bytes (2GiB, 512MB) or a fraction (0.5) of "
         "the free memory of the device.",
     )
-    kv_dtype: Literal[
-        "auto", "float32", "bfloat16", "float16", "fp8", "int8", "k8v4", "int4"
-    ] = Field(
-        "auto",
-        description="What keys and values are held in: auto (the dtype of the arithmetic, or int8 "
-        "where memory is short), float32, bfloat16, float16, fp8, int8, k8v4 or int4.",
+    kv_dtype: Literal["auto", "float32", "bfloat16", "float16", "fp8", "int8", "k8v4", "int4"] = (
+        Field(
+            "auto",
+            description="What keys and values are held in: auto (the dtype of the arithmetic, or int8 "
+            "where memory is short), float32, bfloat16, float16, fp8, int8, k8v4 or int4.",
+        )
     )
     refresh_tokens: int = Field(
         512,
