@@ -21,6 +21,7 @@ class Reading:
     """One sequence with a pool of its own.
 
     Attributes:
+        model: computes.
         pool: holds its pages.
         session: the sequence.
     """
@@ -38,7 +39,7 @@ class Reading:
         frames = layout.pages(tokens) * (1 + refreshes) + 1
         self.pool = model.make_pool(layout, frames)
         self.session = Session(owner="reading")
-        self._model = model
+        self.model = model
         self._cache = KVCache(layout, frames, self.pool, caching=False)
         self._cache.add(self.session)
         self._runner = Runner(model, self.pool)
@@ -66,7 +67,7 @@ class Reading:
 
     def refresh(self) -> None:
         """Compute all of it again exactly."""
-        refresh = Refresh(self._model, self.pool, self.session, idle=False)
+        refresh = Refresh(self.model, self.pool, self.session, idle=False)
         self._cache.add(refresh.shadow)
         self._cache.reserve_exact(refresh.shadow, at_all_costs=False)
         while not refresh.computed:
