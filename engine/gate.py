@@ -12,7 +12,7 @@ changes predictions more than a good codec does.
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,39 +26,16 @@ from engine.device import free_bytes
 from engine.kv.codec import CODECS, Codec
 from engine.kv.layout import PageLayout
 from engine.model import Decoder
-from engine.reading import Reading, divergences
+from engine.verdict import STEP, Verdict, measure
 from engine.weight_scheme import SchemedTensors
 from engine.weights import Tensors
 
-LARGEST_KL = 0.02
-LEAST_TOP1 = 0.95
-POSITIONS = 1000
-STEP = 64
-"""Tokens at a time: more would see each other in full precision, fewer would take longer."""
-
-TEXT = Path(__file__).with_name("gate_text.txt")
+_HERE = Path(__file__).parent
+TEXT = _HERE / "gate_text.txt"
+CODE = (*sorted(_HERE.glob("kv/*.py")), *(_HERE / name for name in ("reading.py", "verdict.py")))
+"""A verdict holds for this code: with other code it is measured again."""
 _SAMPLES, _SAMPLE_BYTES = 256, 4096
-
-
-class Verdict(NamedTuple):
-    """What a codec does to a model's predictions.
-
-    Attributes:
-        kl: mean KL(full precision || coded).
-        top1: how often both find the same token likeliest.
-        positions: how many were compared, each of which saw coded pages. 0 where the model's
-            context is too short for any page to be coded.
-        dtype: of the arithmetic.
-    """
-
-    kl: float
-    top1: float
-    positions: int
-    dtype: str
-
-    @property
-    def passes(self) -> bool:
-        return not self.positions or (self.kl <= LARGEST_KL and self.top1 >= LEAST_TOP1)
+_WIDE = (torch.float32, torch.float64)
 
 
 class Choice(NamedTuple):
@@ -99,11 +76,8 @@ class Gate:
                 break
             refused, better = layout.codec.name, _better(layout.codec.name)
             notices.append(
-                f"KV is not kept in {refused}, which changes what this model predicts: KL "
-                f"{verdict.kl:.3g} (at most {LARGEST_KL}), the same likeliest token at "
-                f"{verdict.top1:.1%} of {verdict.positions:,} positions (at least "
-                f"{LEAST_TOP1:.0%}), measured in {verdict.dtype}. "
-                f"{better or 'Full precision'} is used instead."
+                f"KV is kept in {better or 'full precision'}, not in {refused}, which changes what "
+                f"this model predicts: {verdict}."
             )
             self._progress(notices[-1])
             codec = Codec.of(better, layout.head_dim) if better else None
@@ -123,19 +97,18 @@ class Gate:
         assert layout.codec is not None
         tokens = self._encode(TEXT.read_text(encoding="utf-8"))
         model = self._arithmetic(layout, len(tokens))
-        dtype = str(model.dtype).removeprefix("torch.")
-        short = "" if model.dtype in _WIDE else f", in {dtype}: there is no room for float32"
+        short = "" if model.dtype in _WIDE else "; there is no room for it in float32"
         stage = f"Checking what KV in {layout.codec.name} does to the predictions, once{short}"
 
         def progress(share: float) -> None:
             self._progress(f"{stage} ({share:.0%})")
 
         self._progress(stage)
-        kl, top1, positions = measure(model, replace(layout, dtype=model.dtype), tokens, progress)
+        verdict = measure(model, layout, tokens, progress)
         if model is not self._model and model.device.type == "cuda":
             del model
             torch.cuda.empty_cache()  # the pool is sized by what the driver says is free
-        return Verdict(kl, top1, positions, dtype)
+        return verdict
 
     def _arithmetic(self, layout: PageLayout, tokens: int) -> Model:
         """The model in float32; as it is loaded, where that is as wide or memory is short."""
@@ -155,62 +128,9 @@ class Gate:
         assert layout.codec is not None
         digest = hashlib.blake2b(digest_size=16)
         digest.update(f"{_content(self._folder)} {layout.page_size}".encode())
-        for source in (Path(__file__), TEXT, *sorted(TEXT.parent.glob("kv/*.py"))):
+        for source in (*CODE, TEXT):
             digest.update(source.read_bytes())
         return self._cache / f"kv-{layout.codec.name}-{digest.hexdigest()}.json"
-
-
-_WIDE = (torch.float32, torch.float64)
-
-
-def measure(
-    model: Model,
-    layout: PageLayout,
-    tokens: Sequence[int],
-    progress: Callable[[float], None] = lambda _: None,
-) -> tuple[float, float, int]:
-    """Compare a layout with the same without its codec.
-
-    Returns:
-        Mean KL, the share of positions with the same likeliest token, and how many there are: at
-        least `POSITIONS`, or all that the text has.
-    """
-    kls, sames = [torch.zeros(0)], [torch.zeros(0, dtype=torch.bool)]
-    positions = told = 0
-    for kl, same in _compared(model, layout, tokens):
-        kls.append(kl.cpu())
-        sames.append(same.cpu())
-        positions += len(kl)
-        if positions >= POSITIONS:
-            break
-        if 4 * positions // POSITIONS > told:
-            told = 4 * positions // POSITIONS
-            progress(told / 4)
-    if not positions:
-        return 0.0, 1.0, 0
-    return (
-        torch.cat(kls).double().mean().item(),
-        torch.cat(sames).double().mean().item(),
-        positions,
-    )
-
-
-def _compared(
-    model: Model, layout: PageLayout, tokens: Sequence[int]
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """KL and sameness of the positions that see coded pages; a text longer than the context is cut
-    into several."""
-    for first in range(0, len(tokens), model.config.context_tokens):
-        text = tokens[first : first + model.config.context_tokens]
-        right = Reading(model, replace(layout, codec=None), len(text))
-        coded = Reading(model, layout, len(text))
-        for start in range(0, len(text), STEP):
-            part = text[start : start + STEP]
-            sees_codes = bool(coded.coded_pages)
-            reference = torch.log_softmax(right.read(part), dim=-1)
-            found = divergences(reference, coded.read(part))
-            if sees_codes:
-                yield found
 
 
 def _better(name: str) -> str | None:
@@ -243,8 +163,8 @@ def _read(file: Path) -> Verdict | None:
     """What was found before; None where nothing was, or where the file is broken."""
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
-        kl, top1 = float(kept["kl"]), float(kept["top1"])
-        return Verdict(kl, top1, int(kept["positions"]), str(kept["dtype"]))
+        kl, top1, error = (float(kept[name]) for name in ("kl", "top1", "error"))
+        return Verdict(kl, top1, error, int(kept["positions"]), str(kept["dtype"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from engine import Engine, EngineConfig
+from engine.gate import Gate
+from engine.verdict import Verdict
 
 SYSTEM = "You are a helpful assistant. Answer in one or two sentences."
 
@@ -85,7 +87,14 @@ def tiny_folder(make_tiny: Callable[..., Path]) -> Path:
 
 
 @pytest.fixture
-def make_engine(tiny_folder: Path) -> Iterator[Callable[..., Engine]]:
+def open_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every codec is good enough: random weights predict nothing, and the gate is right to say so."""
+    passing = Verdict(kl=0.0, top1=1.0, error=0.0, positions=1000, dtype="float32")
+    monkeypatch.setattr(Gate, "verdict", lambda *_: passing)
+
+
+@pytest.fixture
+def make_engine(tiny_folder: Path, open_gate: None) -> Iterator[Callable[..., Engine]]:
     """Starts engines on the tiny model; holds their books against the invariants at the end."""
     engines: list[Engine] = []
 

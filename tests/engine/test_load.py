@@ -169,7 +169,7 @@ def test_random_load_over_too_few_pages(tiny_folder: Path) -> None:
     _load(tiny_folder, seed=1, steps=500)
 
 
-def test_random_load_with_coded_pages(make_tiny: Callable[..., Path]) -> None:
+def test_random_load_with_coded_pages(make_tiny: Callable[..., Path], open_gate: None) -> None:
     # Contexts of several windows, eight coded pages to a frame.
     slot = 2 * 2 * 2 * 16 * (32 + 2)
     memory = 60 * 8 * slot
