@@ -238,11 +238,6 @@ class Loop:
             token = request.sampler.choose(logits, request.answer)
         reason: FinishReason | None = None
         with self.lock:
-            self._cache.advance(session, work.tokens)
-            self.clock += 1
-            session.last_used = self.clock
-            request.note_progress()
-            request.note_memory(device_bytes(self._device))
             if samples:
                 request.note_first_token()
             if token is not None:
@@ -251,6 +246,11 @@ class Loop:
                 request.generation.push(request.text.push(token))
                 if token in self._stop_tokens or request.text.stopped:
                     reason = "stop"
+            self._cache.advance(session, work.tokens)  # and code pages, while others read the token
+            self.clock += 1
+            session.last_used = self.clock
+            request.note_progress()
+            request.note_memory(device_bytes(self._device))
             if reason is None and samples and len(request.answer) >= request.max_tokens:
                 reason = "length"
             if reason is not None:
@@ -311,6 +311,7 @@ class Loop:
         except Exception as fault:
             log.exception("a refresh failed")
             error = _as_engine_error(fault)
+            self._looked_idle = True  # what failed once is not begun again at once
         self._scheduler.budget.record(tokens, time.perf_counter() - started)
         with self.lock:
             if error is not None or (refresh.computed and not refresh.cancelled):

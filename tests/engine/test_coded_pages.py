@@ -181,6 +181,28 @@ def test_a_refresh_that_nobody_asked_for_gives_way(make_coded: MakeEngine) -> No
     engine.check()
 
 
+def test_a_refresh_that_fails_is_not_begun_again_before_the_next_request(
+    make_coded: MakeEngine,
+) -> None:
+    engine = make_coded(refresh_tokens=64)
+    session = engine.open([5] * 300)
+    engine.generate(session, [6] * 200, Sampling(max_tokens=3)).result()
+    tries, run_layer = 0, engine._model.run_layer
+
+    def fail(*_: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        raise MemoryError("injected")
+
+    engine._model.run_layer = fail  # type: ignore[method-assign]
+    _until(lambda: tries > 0)
+    time.sleep(0.3)
+    assert tries == 1
+    engine._model.run_layer = run_layer  # type: ignore[method-assign]
+    assert len(engine.generate(session, [7], Sampling(max_tokens=3)).result().tokens) == 3
+    _until(lambda: session.refreshed_tokens > 0)
+
+
 def test_more_conversations_fit_into_the_same_memory() -> None:
     """Conversations of 4,000 tokens of SmolLM2-135M, one after the other, in one GiB."""
 
