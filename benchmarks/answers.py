@@ -68,22 +68,36 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
         for set in read_sets(options.set):
-            name = set.library.replace("/", "-")
-            with conversations_on(set, folder / name, embedder, engine) as (library, talks):
-                asked = [ask(talks, question, how) for question in some(set, options.questions)]
-                row = whole(set, library, asked)
-            if any(question.answerable for question in set.questions):
-                row |= refusal(asked, told=True)
-            report.add(f"{set.name}, whole", options.answer, **row)
-            if set.files or any(question.answerable for question in set.questions):
-                continue
-            half = without_every_second(set)
-            with conversations_on(half, folder / f"{name}-half", embedder, engine) as (_, talks):
-                asked = [ask(talks, question, how) for question in some(half, options.questions)]
-            report.add(f"{set.name}, gold removed", options.answer, **refusal(asked, told=False))
+            measure(set, folder, embedder, engine, how, options.questions, report)
     engine.shutdown()
     report.show("Answers")
     report.write(options.json)
+
+
+def measure(
+    set: EvalSet,
+    folder: Path,
+    embedder: Embedder,
+    engine: Engine,
+    how: AskOptions,
+    limit: int | None,
+    report: Report,
+) -> None:
+    """Add a row for the whole library and, unless the set says what is unanswerable, for half."""
+    name = set.library.replace("/", "-")
+    told = any(question.answerable for question in set.questions)
+    with conversations_on(set, folder / name, embedder, engine) as (library, talks):
+        asked = [ask(talks, question, how) for question in some(set, limit)]
+        row = whole(set, library, asked)
+    if told:
+        row |= refusal(asked, told=True)
+    report.add(f"{set.name}, whole", how.answer, **row)
+    if set.files or told:
+        return
+    half = without_every_second(set)
+    with conversations_on(half, folder / f"{name}-half", embedder, engine) as (_, talks):
+        asked = [ask(talks, question, how) for question in some(half, limit)]
+    report.add(f"{set.name}, gold removed", how.answer, **refusal(asked, told=False))
 
 
 @contextmanager

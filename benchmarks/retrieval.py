@@ -28,13 +28,14 @@ from host.models import resolve
 from host.settings import load
 from retrieval.embedder import Embedder
 from retrieval.library import Library
-from retrieval.search import Scope, Side, search
+from retrieval.search import EARLIER, Scope, Side, search
 from retrieval.views import Found
 
 SHOWN = 5
 RANKED = 10
 # A text is cut into passages; the first ten texts are among the first so many of them.
 PASSAGES = 60
+BLOCK = 32
 # Cormack, Clarke and Buettcher, "Reciprocal rank fusion outperforms Condorcet and individual rank
 # learning methods" (SIGIR 2009).
 RANK_CONSTANT = 60
@@ -68,7 +69,10 @@ def measure(set: EvalSet, library: Library, limit: int | None, report: Report) -
         asked = [asked[i * len(asked) // limit] for i in range(limit)]
     scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     joins = any(question.earlier for question in asked)
-    for question in asked:
+    for number, question in enumerate(asked):
+        if number % BLOCK == 0:  # together it takes a fraction of the time, and each is remembered
+            block = asked[number : number + BLOCK]
+            library.embedder.encode_questions([text for one in block for text in texts(one)])
         for name, found in ranked(set, library, question, joins).items():
             for field, value in score(set, question, found).items():
                 scores[name][field].append(value)
@@ -84,6 +88,16 @@ def measure(set: EvalSet, library: Library, limit: int | None, report: Report) -
     reached["better_side"] = max(reached.pop("lexical"), reached.pop("dense"))
     for name, other in reached.items():
         report.ratios[f"{set.name}_{main_field}_hybrid_minus_{name}"] = hybrid - other
+
+
+def texts(question: Question) -> list[str]:
+    """What is embedded for a question: itself, those before it, and it joined to the last one."""
+    earlier = [turn.question for turn in question.earlier]
+    return [question.text, joined(question), *earlier[-EARLIER:]]
+
+
+def joined(question: Question) -> str:
+    return "\n".join([*(turn.question for turn in question.earlier[-1:]), question.text])
 
 
 def ranked(
@@ -112,7 +126,7 @@ def ranked(
         "fusion": by_reciprocal_rank(set, lexical, dense),
     }
     if joins:
-        text = "\n".join([*earlier[-1:], question.text])
+        text = joined(question)
         systems["joined"] = by_reciprocal_rank(
             set, find(text, (), "words"), find(text, (), "meaning")
         )

@@ -14,14 +14,12 @@ A kill leaves the newest checkpoint, which ``Conversations.recover`` marks at th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from chat.citations import Cited, Citer, complete
 from chat.clock import NOTICEABLE_S, in_words, slept_s
-from chat.context import Context, ReadPassage
-from chat.events import Delta, Event, Finished, Quoted, Retrieved, Started, Written
+from chat.context import Context
+from chat.events import Delta, Event, Finished, Quoted, Retrieved, Started
 from chat.finding import Finder, Findings
 from chat.judged import Judged
 from chat.kinds import Kind, kind_of
@@ -29,23 +27,19 @@ from chat.notes import (
     ANSWERED_ANYWAY,
     NOT_READY,
     ONLY_QUOTES,
-    REPEATS_ITSELF,
     nothing_found,
     passages_read,
     small_talk,
 )
 from chat.options import AskOptions
 from chat.prompt import Fit, fit, render
-from chat.repetition import circle_start, whole_sentences
 from chat.services import Services
 from chat.stats import TurnStats
 from chat.store import Outcome
 from chat.views import TurnState, TurnView
+from chat.writer import Writer
 from engine.errors import EngineError
 from retrieval.errors import RetrievalError
-
-if TYPE_CHECKING:
-    from engine import Generation, GenerationResult
 
 CHECKPOINT_S = 0.5
 SLEPT = "The computer slept for {how_long} while this was being answered."
@@ -74,17 +68,14 @@ class RunningTurn:
     removed_documents: set[str] = field(default_factory=set)
     drop_kv: bool = False
 
-    _generation: Generation | None = None
     _kind: Kind = "question"
     _finder: Finder | None = None
     _findings: Findings = field(default_factory=Findings)
+    _writer: Writer | None = None
     _judged: Judged = field(default_factory=Judged)
-    _citer: Citer | None = None
-    _read_before: tuple[ReadPassage, ...] = ()
+    # What is said where the model is not asked, and the finish reason then.
     _text: str = ""
-    _said: str = "not_found"  # the finish reason where the model is not asked
-    _answer_tokens: Sequence[int] = ()
-    _kept_tokens: int | None = None  # set once the answer goes round in circles
+    _said: str = "not_found"
     _evidence_s: float = 0.0
     _ttft_s: float = 0.0
     _notes: list[str] = field(default_factory=list)
@@ -96,8 +87,8 @@ class RunningTurn:
         self.stopping = True
         if self._finder is not None:
             self._finder.stop()
-        if self._generation is not None:
-            self._generation.cancel()
+        if self._writer is not None:
+            self._writer.stop()
 
     def events(self) -> Generator[Event, None, None]:
         """Answer the question. Closing the generator stops the turn and saves it."""
@@ -234,37 +225,17 @@ class RunningTurn:
         return prompt
 
     def _generate(self, prompt: Fit) -> Generator[Event, None, None]:
-        services = self.services
-        held = self.context.tokens
-        session, missing = services.sessions.resume(self.session_id, self.owner, held)
-        self._generation = services.engine.generate(
-            session,
-            [*missing, *prompt.tokens],
-            self.options.sampling(prompt.max_answer_tokens),
-        )
-        if self.stopping:  # Stop came before there was a generation to cancel
-            self._generation.cancel()
-        answer_start = len(held) + len(prompt.tokens)
-        if self._judged.found:
-            self._read_before = self.context.read_besides(self._judged.found)
-            self._citer = Citer(self.question, [*self._judged.found, *self._read_before])
-        checked = 0
+        writer = Writer(self.services, self.context, self.question, self._judged.found)
+        self._writer = writer
+        if self.stopping:  # Stop came before there was anything to stop
+            writer.stop()
         saved_at_s = time.perf_counter()
-        for piece in self._generation:
+        for event in writer.write(self.session_id, self.owner, prompt, self.options):
             now_s = time.perf_counter()
             self._ttft_s = self._ttft_s or now_s - self.asked_at_s
-            self._text += piece
-            self._answer_tokens = session.tokens[answer_start:]
-            yield Delta(piece)
-            if self._citer and (end := complete(self._text)) > checked:
-                checked = end
-                yield Written(self._citer.cite(self._text[:end]).answer, end)
-            if self._kept_tokens is None:
-                self._kept_tokens = circle_start(self._answer_tokens)
-                if self._kept_tokens is not None:
-                    self._generation.cancel()
+            yield event
             if now_s - saved_at_s >= CHECKPOINT_S:
-                services.store.checkpoint(self.turn_id, self._text, self._answer_tokens)
+                self.services.store.checkpoint(self.turn_id, writer.text, writer.tokens)
                 saved_at_s = now_s
 
     def _say(self, sentence: str) -> Generator[Event, None, None]:
@@ -299,64 +270,37 @@ class RunningTurn:
             evidence_s=self._evidence_s,
             total_s=time.perf_counter() - self.asked_at_s,
         )
-        if self._generation is None:
+        writer = self._writer
+        if writer is None or not writer.has_begun:
             if state == "done" and self.stopping:
                 state = "stopped"
             reason = {"done": self._said, "stopped": "cancelled"}.get(state, state)
-            return self._bare(state, reason, (), own_stats, error)
-        result = self._last_result()
-        if result is None:
+            return Outcome(
+                state, self._text, reason, stats=own_stats, error=error, notes=self._notes
+            )
+        answer = writer.end(state)
+        if answer is None:
             self.drop_kv = True  # what the session holds is not what is stored
-            tokens = self._closed(self._answer_tokens)
-            return self._bare("error", "error", tokens, own_stats, error)
-        text, tokens, reason = result.text, result.tokens, str(result.finish_reason)
-        if state == "done" and self._kept_tokens is not None:
-            tokens, reason = tokens[: self._kept_tokens], "repetition"
-            text = whole_sentences(self.services.engine.format.decode(tokens))
-            self._notes.append(REPEATS_ITSELF)
-        elif state == "done" and reason == "cancelled":
-            state = "stopped"
-        cited = Cited(text)
-        if state != "error" and self._citer:
-            cited = self._citer.cite(text)
-        if state == "done":
-            self._notes.extend(cited.notes)
+            tokens = writer.closed(writer.tokens)
+            return Outcome(
+                "error",
+                writer.text,
+                "error",
+                tokens,
+                stats=own_stats,
+                error=error,
+                notes=self._notes,
+            )
         return Outcome(
-            state=state,
-            answer=cited.answer,
-            finish_reason="error" if state == "error" else reason,
-            answer_tokens=self._closed(tokens),
-            supports=cited.supports,
-            read_before=self._read_before,
+            state=answer.state,
+            answer=answer.cited.answer,
+            finish_reason=answer.finish_reason,
+            answer_tokens=answer.tokens,
+            supports=answer.cited.supports,
+            read_before=writer.read_before,
             removed_documents=frozenset(self.removed_documents),
-            sentences=cited.sentences,
-            stats=TurnStats.of(result.stats, own_stats),
+            sentences=answer.cited.sentences,
+            stats=TurnStats.of(answer.stats, own_stats),
             error=error,
-            notes=self._notes,
+            notes=[*self._notes, *answer.notes],
         )
-
-    def _bare(
-        self,
-        state: TurnState,
-        reason: str,
-        tokens: Sequence[int],
-        stats: TurnStats,
-        error: str | None,
-    ) -> Outcome:
-        """The end of a turn whose text nothing was checked of."""
-        return Outcome(
-            state, self._text, reason, tokens, stats=stats, error=error, notes=self._notes
-        )
-
-    def _last_result(self) -> GenerationResult | None:
-        """What the engine made, waiting for at most the step it is in; None if it failed."""
-        assert self._generation is not None
-        self._generation.cancel()  # does nothing to a generation that has ended
-        try:
-            return self._generation.result()
-        except EngineError:
-            return None
-
-    def _closed(self, tokens: Sequence[int]) -> Sequence[int]:
-        """An answer's tokens with those that close its turn; none stay none."""
-        return [*tokens, *self.services.engine.format.end(tokens)] if tokens else ()

@@ -34,6 +34,9 @@ BRIDGE = """<html><head><title>The bridge of Aarhus</title></head><body>
 <h1>The bridge of Aarhus</h1><p>The bridge of Aarhus is painted green and was opened in 1907.</p>
 </body></html>"""
 
+HEIGHT = "How tall is the tower of the lighthouse of Skagen?"
+ARCHITECT = "Who was the architect of the lighthouse of Skagen?"
+
 
 class Server:
     """`python app.py` on a data folder of its own; a restart takes the same port."""
@@ -257,3 +260,10 @@ def library(reader: Reader, tmp_path: Path) -> Reader:
         reader.wait_for_document(name, "ready")
     reader.go("sources")
     return reader
+
+
+@pytest.fixture
+def short(library: Reader) -> Reader:
+    """Answers of a few words: enough for what is tested here."""
+    library.limit(40)
+    return library

@@ -6,9 +6,8 @@ from typing import Any
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import ANSWER_MS
+from tests.browser.conftest import ANSWER_MS, HEIGHT
 
-HEIGHT = "How tall is the tower of the lighthouse of Skagen?"
 LONG = "When was the lighthouse of Skagen built, by whom, and how tall is it?"
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-HEIGHT = "How tall is the tower of the lighthouse of Skagen?"
+from tests.browser.conftest import HEIGHT
+
 ELSEWHERE = "Who won the football world cup in 1998?"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-HEIGHT = "How tall is the tower of the lighthouse of Skagen?"
+from tests.browser.conftest import HEIGHT
 
 
 @pytest.mark.parametrize("width", [360, 390])

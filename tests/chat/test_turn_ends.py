@@ -14,8 +14,8 @@ import pytest
 
 from chat.conversation import INTERRUPTED, Conversations
 from chat.events import Delta, Retrieved, Started
+from chat.notes import REPEATS_ITSELF
 from chat.options import AskOptions
-from chat.turn import REPEATS_ITSELF
 from tests.chat.conftest import PAGE_QUESTION, SIZE_QUESTION, World, finished, first
 
 LONG = AskOptions(max_tokens=250, passages=1, temperature=0.8, seed=3)
@@ -116,7 +116,7 @@ def test_a_fault_of_ours_is_raised_and_the_turn_says_so(
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
-        patch.setattr("chat.turn.Citer.cite", fail)
+        patch.setattr("chat.writer.Citer.cite", fail)
         events = world.conversations.ask(SIZE_QUESTION, options=AskOptions(max_tokens=4))
         session = first(events, Started).session_id
         with pytest.raises(ZeroDivisionError):
@@ -133,7 +133,7 @@ def test_an_answer_that_goes_round_in_circles_is_ended_and_cut(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("chat.turn.circle_start", lambda tokens: 3 if len(tokens) >= 6 else None)
+        patch.setattr("chat.writer.circle_start", lambda tokens: 3 if len(tokens) >= 6 else None)
         turn = world.ask(SIZE_QUESTION, options=LONG)
     assert (turn.state, turn.finish_reason) == ("done", "repetition")
     assert REPEATS_ITSELF in turn.notes
