@@ -161,6 +161,10 @@ class NativeDecoder:
         self._embed.argtypes = (c_void_p, c_void_p, c_int32, c_void_p)
         self._run_layer = library.functions.pageturn_layer
         self._run_layer.argtypes = (c_void_p, c_int32, c_void_p, POINTER(Store), POINTER(_Step))
+        self._encode = library.functions.pageturn_encode
+        self._encode.argtypes = (
+            c_void_p, POINTER(Store), c_int32, c_void_p, c_int32, c_void_p,
+        )  # fmt: skip
         self._close = library.functions.pageturn_close
         self._close.argtypes = (c_void_p,)
         begin = library.functions.pageturn_open
@@ -180,7 +184,14 @@ class NativeDecoder:
             layout: of bfloat16, without an `obstacle`.
             frames: how many pages in full precision it holds.
         """
-        return NativePool(layout, frames)
+        return NativePool(layout, frames, self._encode_pages)
+
+    def _encode_pages(self, pool: NativePool, pages: torch.Tensor, out: torch.Tensor) -> None:
+        layers, count, _ = out.shape
+        if self._encode(
+            self._decoder, _store(pool), layers, pages.data_ptr(), count, out.data_ptr()
+        ):
+            raise MemoryError(f"there is not enough memory to code {count} pages")
 
     def forward(self, batch: Batch, pool: PagePool) -> torch.Tensor:
         """See `Decoder.forward`.

@@ -1,6 +1,7 @@
 """A pool that the native kernels read and write in place."""
 
 import ctypes
+from collections.abc import Callable, Sequence
 from ctypes import c_int32, c_int64, c_void_p
 from itertools import accumulate
 
@@ -33,6 +34,10 @@ class Store(ctypes.Structure):
     ]
 
 
+Encode = Callable[["NativePool", torch.Tensor, torch.Tensor], None]
+"""Codes pages [n], int64, to slots [layers, n, slot_layer_bytes]."""
+
+
 class NativePool(PagePool):
     """See `PagePool`.
 
@@ -40,7 +45,7 @@ class NativePool(PagePool):
         store: what the kernels are told of it.
     """
 
-    def __init__(self, layout: PageLayout, frames: int) -> None:
+    def __init__(self, layout: PageLayout, frames: int, encode: Encode) -> None:
         super().__init__(layout, frames, torch.device("cpu"), Lanes())
         self.store = Store(
             base=self.slots.data_ptr(),
@@ -51,6 +56,7 @@ class NativePool(PagePool):
             slots_per_frame=layout.slots_per_frame,
             page_size=layout.page_size,
         )
+        self._encode = encode
         codec = layout.codec
         if codec is None:
             return
@@ -63,3 +69,12 @@ class NativePool(PagePool):
             self._inverse = self._hadamard.T.contiguous()
             self.store.hadamard = self._hadamard.data_ptr()
             self.store.inverse = self._inverse.data_ptr()
+
+    def encode(self, pages: Sequence[int]) -> torch.Tensor:
+        """See `PagePool.encode`; where rows are rotated, sums may differ in their last bits."""
+        layout = self.layout
+        assert layout.codec is not None, "a pool without a codec has nothing to encode with"
+        # What no section covers stays zero.
+        out = torch.zeros(layout.layers, len(pages), layout.slot_layer_bytes, dtype=torch.uint8)
+        self._encode(self, torch.tensor(pages, dtype=torch.int64), out)
+        return out

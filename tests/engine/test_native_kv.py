@@ -307,3 +307,57 @@ def test_what_the_kernels_cannot_read_is_said() -> None:
     assert "not a multiple of 32" in str(obstacle(odd, 16, "int8"))
     for codec in CODECS:
         assert obstacle(replace(odd, head_dim=64, heads=1), 16, codec) is None
+
+
+# -- coding ----------------------------------------------------------------------------------
+
+
+def _filled(native: NativeDecoder, layout: PageLayout, frames: int) -> PagePool:
+    """A pool of numbers of several sizes, with a few large channels, as keys have them."""
+    generator = torch.Generator().manual_seed(5)
+    pool = native.make_pool(layout, frames)
+    for half in (pool.keys, pool.values):
+        half.copy_(torch.randn(half.shape, generator=generator) * 2)
+    rows = torch.arange(layout.page_size)
+    for frame, factor in enumerate((1e-6, 1e4, 0.0, 1.0)):
+        k = torch.randn(len(rows), layout.kv_heads, layout.head_dim, generator=generator) * factor
+        k[..., 3] *= 30
+        for layer in range(layout.layers):
+            pool.write(layer, torch.full_like(rows, frame), rows, k, k.flip(-1))
+    return pool
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("head_dim", [32, 64, 96, 128])
+def test_pages_are_coded_as_pytorch_codes_them(
+    head_dim: int, codec: str, make_tiny: Callable[..., Path]
+) -> None:
+    folder = make_tiny(head_dim=head_dim, vocab_size=64)
+    for variant in build.variants():
+        native = _native(folder, variant)
+        for page_size in (16, 48):
+            chosen = Codec.of(codec, head_dim)
+            layout = PageLayout.of(native.config, page_size, torch.bfloat16, chosen)
+            pool, pages = _filled(native, layout, 7), [5, 0, 3, 2, 1]
+            mine, theirs = pool.encode(pages), PagePool.encode(pool, pages)
+            if not chosen.keys.rotates and not chosen.values.rotates:
+                assert torch.equal(mine, theirs), (variant, page_size)
+                continue
+            numbers = [_decoded(pool, coded) for coded in (mine, theirs)]
+            for one, other, format_ in zip(*numbers, (chosen.keys, chosen.values), strict=True):
+                # A sum's last bit decides which of two codes a number on the edge gets.
+                step = other.abs().amax(-1, keepdim=True) * (0.6 if format_.rotates else 0.0)
+                assert ((one - other).abs() <= step).all(), (variant, page_size)
+                assert (one != other).float().mean() < 0.02, (variant, page_size)
+
+
+def _decoded(pool: PagePool, coded: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """What slots hold, read back through the first slot of a pool: [layers, pages, ...]."""
+    halves: list[list[torch.Tensor]] = [[], []]
+    table = torch.tensor([pool.frames])
+    for layer in range(pool.layout.layers):
+        for page in range(coded.shape[1]):
+            pool.put(coded[:, page : page + 1], [pool.frames])
+            for half, rows in zip(halves, pool.read(layer, table, pool.page_size), strict=True):
+                half.append(rows.float())
+    return torch.stack(halves[0]), torch.stack(halves[1])

@@ -38,6 +38,17 @@ void Decoder::run_layer(int layer, float* x, const Pool& pool, const Step& step)
     });
 }
 
+void Decoder::encode(const Pool& pool, int layers, const int64_t* pages, int count, uint8_t* out) {
+    reserve_for_codes();
+    run([&](Own& own) {
+        team_.share(layers * count * m_.kv_heads, [&](int i) {
+            const int at = i / m_.kv_heads;
+            encode_page(pool, at / count, pages[at % count], i % m_.kv_heads, m_.head_dim,
+                        (F*)own.space.data(), out + size_t(at) * pool.slot_bytes);
+        });
+    });
+}
+
 template <class Job> void Decoder::run(const Job& job) {
     std::atomic<int> number{0};
     team_.run([&] { job(own_[number.fetch_add(1)]); });
@@ -65,7 +76,12 @@ void Decoder::reserve() {
         own.line.get(std::max(size_t(widest_), size_t(QUERIES) * m_.head_dim));
         own.panel.get(size_t(widest_) * PANEL * sizeof(bf16));
         own.input.reserve(ALONE, widest_);
-        if (!p_.kind[OF_KEYS]) continue;
+    }
+    if (p_.kind[OF_KEYS]) reserve_for_codes();
+}
+
+void Decoder::reserve_for_codes() {
+    for (Own& own : own_) {
         own.queries.reserve(QUERIES, m_.head_dim);
         own.turned.get(size_t(QUERIES + 1) * m_.head_dim);
         own.space.get(size_t(2 * KEYS) * m_.head_dim);
@@ -414,6 +430,13 @@ int pageturn_layer(void* decoder, int layer, float* x, const pageturn::Pool* poo
                    const pageturn::Step* step) {
     return tried([&] {
         static_cast<pageturn::Decoder*>(decoder)->run_layer(layer, x, *pool, *step);
+    });
+}
+
+int pageturn_encode(void* decoder, const pageturn::Pool* pool, int layers, const int64_t* pages,
+                    int count, uint8_t* out) {
+    return tried([&] {
+        static_cast<pageturn::Decoder*>(decoder)->encode(*pool, layers, pages, count, out);
     });
 }
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attention.h"
+#include "encode.h"
 #include "matrix.h"
 #include "threads.h"
 
@@ -158,6 +159,8 @@ class Decoder {
     void embed(const int64_t* tokens, int count, float* out);
     // One layer on rows x [rows, hidden], in place, with layer 0 of a pool.
     void run_layer(int layer, float* x, const Pool& pool, const Step& step);
+    // Pages in full precision, coded: out [layers, count, slot_bytes].
+    void encode(const Pool& pool, int layers, const int64_t* pages, int count, uint8_t* out);
 
   private:
     // What a thread has for itself.
@@ -173,6 +176,7 @@ class Decoder {
 
     void begin(const Pool& pool, const Step& step);
     void reserve();
+    void reserve_for_codes();
     template <class Job> void run(const Job& job);
     void pass(Own& own);
     void block(Own& own, const Layer& layer, int l, float* x);

@@ -102,8 +102,10 @@ struct Sequence {
                     2 * size_t(pool.page_size),
                     {},
                     {}};
+        return coded(pool.slot(layer, page - pool.frames), offset);
+    }
+    Run coded(const uint8_t* slot, int offset) const {
         Run run{Form::CODES, nullptr, nullptr, 0, {}, {}};
-        const uint8_t* slot = pool.slot(layer, page - pool.frames);
         const size_t groups = head_dim / GROUP, at = head * (pool.page_size / LANES);
         for (int side = 0; side < 2; side++) {
             const uint8_t* scales = slot + pool.scale_at[side];

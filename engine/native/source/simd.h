@@ -76,9 +76,11 @@ inline I splat_pair(const void* p) {
 }
 inline I no_bits() { return {_mm512_setzero_si512()}; }
 inline I operator&(I a, I b) { return {_mm512_and_si512(a.v, b.v)}; }
+inline I operator+(I a, I b) { return {_mm512_add_epi32(a.v, b.v)}; }
 inline I operator|(I a, I b) { return {_mm512_or_si512(a.v, b.v)}; }
 inline I splat_bits(uint32_t x) { return {_mm512_set1_epi32(int(x))}; }
 template <int N> inline I words_right(I a) { return {_mm512_srli_epi16(a.v, N)}; }
+template <int N> inline I ints_left(I a) { return {_mm512_slli_epi32(a.v, N)}; }
 template <int N> inline I words_left(I a) { return {_mm512_slli_epi16(a.v, N)}; }
 template <int N> inline I words_right_signed(I a) { return {_mm512_srai_epi16(a.v, N)}; }
 inline F to_floats(I a) { return {_mm512_cvtepi32_ps(a.v)}; }
@@ -218,9 +220,11 @@ inline I splat_pair(const void* p) {
 }
 inline I no_bits() { PT_I(_mm256_setzero_si256()) }
 inline I operator&(I a, I b) { PT_I(_mm256_and_si256(a.v[h], b.v[h])) }
+inline I operator+(I a, I b) { PT_I(_mm256_add_epi32(a.v[h], b.v[h])) }
 inline I operator|(I a, I b) { PT_I(_mm256_or_si256(a.v[h], b.v[h])) }
 inline I splat_bits(uint32_t x) { PT_I(_mm256_set1_epi32(int(x))) }
 template <int N> inline I words_right(I a) { PT_I(_mm256_srli_epi16(a.v[h], N)) }
+template <int N> inline I ints_left(I a) { PT_I(_mm256_slli_epi32(a.v[h], N)) }
 template <int N> inline I words_left(I a) { PT_I(_mm256_slli_epi16(a.v[h], N)) }
 template <int N> inline I words_right_signed(I a) { PT_I(_mm256_srai_epi16(a.v[h], N)) }
 inline F to_floats(I a) { PT_F(_mm256_cvtepi32_ps(a.v[h])) }
