@@ -88,7 +88,7 @@ def tiny_folder(make_tiny: Callable[..., Path]) -> Path:
 
 @pytest.fixture
 def open_gate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every codec is good enough: random weights predict nothing, and the gate is right to say so."""
+    """Every codec is good enough. Random weights predict nothing for sure: it would refuse most."""
     passing = Verdict(kl=0.0, top1=1.0, error=0.0, positions=1000, dtype="float32")
     monkeypatch.setattr(Gate, "verdict", lambda *_: passing)
 

@@ -129,7 +129,7 @@ def test_a_page_off_by_one_is_refused(
 
 @pytest.fixture(scope="module")
 def small(make_tiny: Callable[..., Path]) -> Path:
-    return make_tiny(head_dim=32)
+    return make_tiny(head_dim=32, vocab_size=4096)
 
 
 @pytest.fixture
@@ -160,9 +160,9 @@ def test_at_least_a_thousand_positions_see_coded_pages(make_gate: Callable[..., 
 def test_a_text_longer_than_the_context_is_cut(
     make_gate: Callable[..., Gate], make_tiny: Callable[..., Path]
 ) -> None:
-    gate = make_gate(make_tiny(max_position_embeddings=512))
+    gate = make_gate(make_tiny(vocab_size=4096, max_position_embeddings=512))
     assert gate.verdict(_small_layout(gate)).positions >= POSITIONS
-    short = make_gate(make_tiny(max_position_embeddings=128))
+    short = make_gate(make_tiny(vocab_size=4096, max_position_embeddings=128))
     verdict = short.verdict(_small_layout(short))
     assert verdict.positions == 0
     assert verdict.passes
