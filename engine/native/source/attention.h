@@ -141,7 +141,8 @@ inline void attend_tile(const Block& block, const Pool& pool, int head_dim, cons
         score_mixed<M>(block, pool.kind[OF_KEYS], head_dim, q, at, scores);
     float exact[M * KEYS];
     bf16 weights[M * KEYS];
-    float decay[LANES] = {};
+    float powers[LANES] = {};  // of each row: what earlier sums fade by, its largest weight here
+    float *decay = powers, *peak = powers + LANES / 2;
     for (int m = 0; m < M; m++) {
         const int position = run.position[at + m];
         const int seen_from = window ? position - window + 1 - first : 0;
@@ -155,26 +156,37 @@ inline void attend_tile(const Block& block, const Pool& pool, int head_dim, cons
         const float before = run.most[at + m];
         run.most[at + m] = largest > before ? largest : before;
         decay[m] = (before - run.most[at + m]) * scale;
+        peak[m] = (largest - run.most[at + m]) * scale;
     }
-    store(decay, exp2(load(decay)));
+    store(powers, exp2(load(powers)));
     for (int m = 0; m < M; m++) {
         F total = load(run.total[at + m]) * splat(decay[m]);
         const F shift = splat(-run.most[at + m] * scale);
         for (int n = 0; n < RUNS; n++) {
             const F weight = exp2(fma(scores[m][n], splat(scale), shift));
             total = total + weight;
-            store_narrow(weights + m * KEYS + n * LANES, weight);
             if (coded) store(exact + m * KEYS + n * LANES, weight);
+            if (coded != all) store_narrow(weights + m * KEYS + n * LANES, weight);
         }
         store(run.total[at + m], total);
     }
-    const size_t to = size_t(at) * head_dim;
-    const int kind = pool.kind[OF_VALUES];
-    const unsigned straight = rotates(kind) ? plain : plain | decoded;
-    mix<M>(block, straight, head_dim, weights, decay, run.mixed + to);
-    if (run.turned) mix<M>(block, decoded, head_dim, weights, decay, run.turned + to);
-    if (coded && kind == INT4) mix_codes<INT4, M>(block, head_dim, exact, run.turned + to);
-    if (coded && kind == INT8) mix_codes<INT8, M>(block, head_dim, exact, run.mixed + to);
+    float *mixed = run.mixed + size_t(at) * head_dim, *turned = run.turned + size_t(at) * head_dim;
+    float same[M];
+    for (float& one : same) one = 1;
+    switch (pool.kind[OF_VALUES]) {
+        case INT4:
+            mix<M>(block, plain, head_dim, weights, decay, mixed);
+            if (coded) mix_codes<INT4, M>(block, head_dim, exact, peak, decay, turned);
+            else if (run.turned) mix<M>(block, decoded, head_dim, weights, decay, turned);
+            break;
+        case INT8:
+            if (coded != all) mix<M>(block, plain | decoded, head_dim, weights, decay, mixed);
+            if (coded)
+                mix_codes<INT8, M>(block, head_dim, exact, peak, coded == all ? decay : same, mixed);
+            break;
+        default:
+            mix<M>(block, plain | decoded, head_dim, weights, decay, mixed);
+    }
 }
 
 // A block of query rows over keys start .. stop - 1; `start` is a multiple of 64.
@@ -188,10 +200,11 @@ inline void attend(const Sequence& s, const Queries& q, int count, int start, in
         std::memset(run.mixed + size_t(m) * d, 0, sizeof(float) * d);
         if (run.turned) std::memset(run.turned + size_t(m) * d, 0, sizeof(float) * d);
     }
-    for (int first = start; first < stop; first += KEYS) {
-        Block block = s.block(first, stop);
+    Block blocks[2] = {s.block(start, stop)};
+    for (int first = start, turn = 0; first < stop; first += KEYS, turn ^= 1) {
+        Block& block = blocks[turn];
         // Pages lie anywhere: the next block is sent for while this one is worked on.
-        s.fetch_block(first + KEYS, stop);
+        if (first + KEYS < stop) s.fetch_block(blocks[turn ^ 1] = s.block(first + KEYS, stop));
         if (!q.few && block.of(Form::CODES)) decode(block, s.pool, d, space);
         for (int at = 0; at < count; at += QUERY_TILE) {
             const int m = count - at < QUERY_TILE ? count - at : QUERY_TILE;

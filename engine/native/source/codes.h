@@ -2,8 +2,7 @@
 // rows share the work.
 //
 // Both products are sums of integers, as with weights (matrix.h): a query or a row of weights is
-// rounded to 16 bits with a scale for 32 of them. Codes of 4 bits are stored plus 8, so that they
-// have no sign; 8 times the sum of the other side is taken away again.
+// rounded to 16 bits with a scale for 32 of them. Codes of 4 bits are stored plus 8.
 
 #pragma once
 
@@ -12,6 +11,7 @@
 namespace pageturn {
 
 constexpr float ZERO_CODE = 8;  // of 4 bits
+constexpr float TINY = 1e-30f;  // weights that are nothing
 
 // out = x m, for x [d] and m [d, d].
 inline void times(const float* x, const float* m, int d, float* out) {
@@ -25,85 +25,159 @@ inline void times(const float* x, const float* m, int d, float* out) {
     }
 }
 
+// Integer products of codes and words. `ordered` brings 32 words into the order that `add` wants.
+#if defined(PAGETURN_DOT_BYTES)
+
+// Words in two bytes each, by four codes at a time, which so need not become words themselves. Only
+// the side of the words may be without a sign: signed words are moved up by 2^15, and that many
+// times the sum of the codes is taken away again.
+template <int KIND> struct Product {
+    static constexpr int PARTS = 8;  // of a group of 32 codes
+    I low = no_bits(), high = no_bits();
+
+    static void unpack(const uint8_t* codes, I* parts) {
+        const I nibbles = splat_bits(0x0f0f0f0f), eights = splat_bits(0x08080808);
+        for (int j = 0; j < PARTS; j++) {
+            if (KIND == INT8) parts[j] = bits(codes + 64 * j);
+            else if (j % 2 == 0) parts[j] = bytes_minus(bits(codes + 32 * j) & nibbles, eights);
+            else
+                parts[j] = bytes_minus(words_right<4>(bits(codes + 32 * (j - 1))) & nibbles, eights);
+        }
+    }
+    // Of eight words the low bytes of two parts, then the high ones; a part's bytes as unpack
+    // leaves those of codes.
+    static I ordered(I words) {
+        static const uint8_t order[2][16] = {
+            {0, 4, 2, 6, 8, 12, 10, 14, 1, 5, 3, 7, 9, 13, 11, 15},
+            {0, 8, 2, 10, 4, 12, 6, 14, 1, 9, 3, 11, 5, 13, 7, 15}};
+        return shuffle_bytes(words, order[KIND == INT4]);
+    }
+    static I moved_up(I words) { return words ^ splat_bits(0x80008000); }
+    static I moved_up_by(const I* parts) {
+        I even = no_bits(), odd = no_bits();
+        for (int j = 0; j < PARTS; j += 2) {
+            even = dot_bytes(even, splat_bits(0x01010101), parts[j]);
+            odd = dot_bytes(odd, splat_bits(0x01010101), parts[j + 1]);
+        }
+        return ints_left<15>(even + odd);
+    }
+    void add(I part, const int16_t* words, int j) {
+        const int16_t* at = words + j / 2 * 8 + j % 2 * 2;
+        low = dot_bytes(low, splat_pair(at), part);
+        high = dot_bytes(high, splat_pair(at + 4), part);
+    }
+    I sum() const { return ints_left<8>(high) + low; }
+};
+
+#else
+
+template <int KIND> struct Product {
+    static constexpr int PARTS = 16;
+    I even = no_bits(), odd = no_bits();
+
+    static void unpack(const uint8_t* codes, I* parts) {
+        pageturn::unpack<KIND>(codes, parts);
+        if (KIND == INT4)
+            for (int j = 0; j < PARTS; j++) parts[j] = words_minus(parts[j], splat_bits(0x00080008));
+    }
+    static I ordered(I words) { return words; }
+    static I moved_up(I words) { return words; }
+    static I moved_up_by(const I*) { return no_bits(); }
+    void add(I part, const int16_t* words, int j) {
+        I& sum = j % 2 ? odd : even;
+        sum = dot_words(sum, part, splat_pair(words + 2 * j));
+    }
+    I sum() const { return even + odd; }
+};
+
+#endif
+
+// Queries as words, ready for score_codes.
+template <int KIND> inline void set_query(const Words& q, int row, const float* x, int d) {
+    using P = Product<KIND>;
+    q.set(row, x, d);
+    int16_t* words = q.q + size_t(row) * d;
+    for (int i = 0; i < d; i += GROUP)
+        store_bits(words + i, P::ordered(P::moved_up(bits(words + i))));
+}
+
 // Scores of M queries (from row `at` of `q` on) and the sixteen keys of a run.
 template <int KIND, int M>
 inline void score_codes(const Run& run, int d, const Words& q, int at, F* scores) {
+    using P = Product<KIND>;
     const int groups = d / GROUP;
     F sums[M];  // of its own, so that it stays in registers
     for (int m = 0; m < M; m++) sums[m] = zero();
     for (int g = 0; g < groups; g++) {
-        I pairs[16];
-        unpack<KIND>(run.codes[OF_KEYS] + g * code_bytes(KIND), pairs);
+        I parts[P::PARTS];
+        P::unpack(run.codes[OF_KEYS] + g * code_bytes(KIND), parts);
+        const I up = P::moved_up_by(parts);
         const F scale = load_fp16(run.group_scales(OF_KEYS, g));
 #pragma GCC unroll 6
         for (int m = 0; m < M; m++) {
             const int16_t* words = q.q + size_t(at + m) * d + g * GROUP;
-            I even = no_bits(), odd = no_bits();
-#pragma GCC unroll 8
-            for (int j = 0; j < 16; j += 2) {
-                even = dot_words(even, pairs[j], splat_pair(words + 2 * j));
-                odd = dot_words(odd, pairs[j + 1], splat_pair(words + 2 * j + 2));
-            }
+            P product;
+#pragma GCC unroll 16
+            for (int j = 0; j < P::PARTS; j++) product.add(parts[j], words, j);
             const size_t group = size_t(at + m) * groups + g;
-            F dot = (to_floats(even) + to_floats(odd)) * splat(q.scales[group]);
-            if (KIND == INT4) dot = dot - splat(ZERO_CODE * q.sums[group]);
-            sums[m] = fma(dot, scale, sums[m]);
+            const F dot = to_floats(product.sum() - up);
+            sums[m] = fma(dot, scale * splat(q.scales[group]), sums[m]);
         }
     }
     for (int m = 0; m < M; m++) scores[m] = sums[m];
 }
 
-// Add the values of a block's coded runs, times weights [M, 64], to mixed [M, d].
+// mixed [M, d] = mixed * decay + the values of a block's coded runs times weights [M, 64], of which
+// none is more than its row's `most`.
 template <int KIND, int M>
-inline void mix_codes(const Block& block, int d, const float* weights, float* mixed) {
+inline void mix_codes(const Block& block, int d, const float* weights, const float* most,
+                      const float* decay, float* mixed) {
+    using P = Product<KIND>;
     const unsigned coded = block.of(Form::CODES);
+    float scale[M], unit[M];
+    for (int m = 0; m < M; m++) {
+        scale[m] = most[m] > TINY ? 32767.0f / most[m] : 0.0f;
+        unit[m] = most[m] / 32767.0f;
+    }
     for (int g = 0; g < d / GROUP; g++) {
-        int16_t words[M * KEYS];
-        F unit[M], offset[M];
-        for (int m = 0; m < M; m++) {
-            F scaled[RUNS], largest = zero();
-            for (int n = 0; n < RUNS; n++) {
-                scaled[n] = zero();
-                if (coded >> n & 1)
-                    scaled[n] = load(weights + m * KEYS + n * LANES) *
-                                load_fp16(block.run[n].group_scales(OF_VALUES, g));
-                largest = max(largest, scaled[n]);
-            }
-            const float most = greatest(largest), inverse = most > 0 ? 32767.0f / most : 0.0f;
-            for (int n = 0; n < RUNS; n++)
-                store_words(words + m * KEYS + n * LANES, scaled[n] * splat(inverse));
-            unit[m] = splat(most / 32767.0f);
-            if (KIND == INT4) {
-                const I ones = splat_bits(0x00010001);
-                const I half = dot_words(no_bits(), bits(words + m * KEYS), ones);
-                const I total = dot_words(half, bits(words + m * KEYS + KEYS / 2), ones);
-                offset[m] = splat(-ZERO_CODE * sum(to_floats(total)));
-            }
+        F scales[RUNS], largest = zero();  // of the values; zero where a run isn't coded
+        for (int n = 0; n < RUNS; n++) {
+            scales[n] = coded >> n & 1 ? load_fp16(block.run[n].group_scales(OF_VALUES, g)) : zero();
+            largest = max(largest, scales[n]);
         }
-        I sums[M][2];
-        for (int m = 0; m < M; m++) sums[m][0] = sums[m][1] = no_bits();
+        const float group = greatest(largest);
+        for (int n = 0; n < RUNS; n++) scales[n] = scales[n] * splat(group > 0 ? 1 / group : 0.0f);
+        int16_t words[M * KEYS];
+        for (int m = 0; m < M; m++)
+            for (int n = 0; n < RUNS; n += 2) {
+                const float* row = weights + m * KEYS + n * LANES;
+                const F up = splat(scale[m]);
+                store_bits(words + m * KEYS + n * LANES,
+                           P::ordered(to_words(load(row) * up * scales[n],
+                                               load(row + LANES) * up * scales[n + 1])));
+            }
+        P left[M], right[M];  // of sixteen dimensions each
         for (int n = 0; n < RUNS; n++) {
             if (!(coded >> n & 1)) continue;
-            I pairs[16];
-            unpack<KIND>(block.run[n].codes[OF_VALUES] + g * code_bytes(KIND), pairs);
+            I parts[P::PARTS];
+            P::unpack(block.run[n].codes[OF_VALUES] + g * code_bytes(KIND), parts);
 #pragma GCC unroll 6
             for (int m = 0; m < M; m++) {
-                const int16_t* word = words + m * KEYS + n * LANES;
+                const int16_t* row = words + m * KEYS + n * LANES;
 #pragma GCC unroll 8
-                for (int j = 0; j < 8; j++) {
-                    const I weight = splat_pair(word + 2 * j);
-                    sums[m][0] = dot_words(sums[m][0], pairs[j], weight);
-                    sums[m][1] = dot_words(sums[m][1], pairs[8 + j], weight);
+                for (int j = 0; j < P::PARTS / 2; j++) {
+                    left[m].add(parts[j], row, j);
+                    right[m].add(parts[P::PARTS / 2 + j], row, j);
                 }
             }
         }
-        for (int m = 0; m < M; m++)
-            for (int half = 0; half < 2; half++) {
-                float* out = mixed + size_t(m) * d + g * GROUP + half * LANES;
-                F dot = to_floats(sums[m][half]);
-                if (KIND == INT4) dot = dot + offset[m];
-                store(out, fma(dot, unit[m], load(out)));
-            }
+#pragma GCC unroll 6
+        for (int m = 0; m < M; m++) {
+            float* out = mixed + size_t(m) * d + g * GROUP;
+            const F by = splat(unit[m] * group), fade = splat(decay[m]);
+            store(out, fma(to_floats(left[m].sum()), by, load(out) * fade));
+            store(out + LANES, fma(to_floats(right[m].sum()), by, load(out + LANES) * fade));
+        }
     }
 }
 

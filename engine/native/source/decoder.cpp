@@ -282,7 +282,8 @@ void Decoder::attend_task(Own& own, int l, size_t index) {
     const size_t following = index + team_.size();
     if (following < work_.tasks.size()) {
         const Task& next = work_.tasks[following];
-        sequence(l, next).fetch_block(next.start, next.stop);
+        const Sequence there = sequence(l, next);
+        there.fetch_block(there.block(next.start, next.stop));
     }
     const Span& span = s_.span[task.span];
     const int d = m_.head_dim;
@@ -342,7 +343,8 @@ Queries Decoder::task_queries(Own& own, const Task& task, bool coded) const {
             times(row, p_.hadamard, d, turned);
             row = turned;
         }
-        if (q.few) q.words.set(i, row, d);
+        if (q.few && rotated) set_query<INT4>(q.words, i, row, d);
+        else if (q.few) set_query<INT8>(q.words, i, row, d);
         else
             for (int j = 0; j < d; j += LANES) store_narrow(input.narrow + i * d + j, load(row + j));
     }

@@ -1,7 +1,8 @@
 // Coding full pages, by runs of sixteen positions of a head (pages.h says where what lies).
 //
-// Rounds as engine/kv/codec.py does: a scale is float16 of the largest magnitude over the largest
-// code, a code the nearest whole number to number / scale, ties to even.
+// Rounds as engine/kv/codec.py does: a scale is float16 of the number furthest from 0 over its code
+// (in 8 bits 127, its sign left out; in 4 bits -8), a code the nearest whole number to number / scale,
+// ties to even.
 
 #pragma once
 
@@ -12,6 +13,7 @@
 namespace pageturn {
 
 constexpr float LARGEST_FP16 = 65504, LARGEST_FP8 = 448;
+constexpr float least_code(int kind) { return kind == INT4 ? -8 : -127; }
 constexpr float most_code(int kind) { return kind == INT4 ? 7 : 127; }
 
 constexpr float NOTHING = 1e30f;  // divides what is all zeros
@@ -20,17 +22,26 @@ constexpr float NOTHING = 1e30f;  // divides what is all zeros
 inline F divisors(const fp16* scales) {
     float wide[LANES];
     store(wide, load_fp16(scales));
-    for (float& scale : wide) scale = scale > 0 ? scale : NOTHING;
+    for (float& scale : wide) scale = scale != 0 ? scale : NOTHING;
     return load(wide);
 }
 
-inline void store_scales(fp16* out, F largest, int kind) {
-    store_fp16(out, min(largest / splat(most_code(kind)), splat(LARGEST_FP16)));
+// Of groups whose numbers lie within low..high.
+inline void store_scales(fp16* out, F low, F high, int kind) {
+    F scales = max(high, zero() - low) / splat(127);
+    if (kind == INT4) {
+        float furthest[LANES], other[LANES];
+        store(furthest, high), store(other, low);
+        for (int i = 0; i < LANES; i++)
+            if (furthest[i] < -other[i]) furthest[i] = other[i];
+        scales = load(furthest) / splat(-8);
+    }
+    store_fp16(out, max(min(scales, splat(LARGEST_FP16)), splat(-LARGEST_FP16)));
 }
 
 template <int KIND> inline I code(F x, F divisor) {
-    const F most = splat(most_code(KIND));
-    const I whole = to_ints(min(max(x / divisor, zero() - most), most));
+    const F least = splat(least_code(KIND)), most = splat(most_code(KIND));
+    const I whole = to_ints(min(max(x / divisor, least), most));
     return KIND == INT4 ? whole + splat_bits(uint32_t(ZERO_CODE)) : whole & splat_bits(255);
 }
 
@@ -85,13 +96,13 @@ struct Coding {
 };
 
 // A page's scale in 8-bit floats was found beforehand.
-template <int KIND> inline F scale_of(const Coding& c, int g, F largest) {
+template <int KIND> inline F scale_of(const Coding& c, int g, F low, F high) {
     if (KIND == FP8) {
         const float scale = *(const float*)c.scales;
         return splat(scale > 0 ? scale : NOTHING);
     }
     fp16* out = (fp16*)c.scales + g * LANES;
-    store_scales(out, largest, KIND);
+    store_scales(out, low, high, KIND);
     return divisors(out);
 }
 
@@ -105,9 +116,9 @@ template <int KIND> inline void encode_keys(const Run& run, const Coding& c) {
     if (rotates(KIND)) times_lanes(c.x, c.hadamard, c.d, c.y), rows = c.y;
     uint8_t* out = c.codes;
     for (int g = 0; g < c.d / GROUP; g++, rows += GROUP) {
-        F largest = zero();
-        for (int i = 0; i < GROUP; i++) largest = max(largest, abs(rows[i]));
-        const F divisor = scale_of<KIND>(c, g, largest);
+        F low = rows[0], high = rows[0];
+        for (int i = 1; i < GROUP; i++) low = min(low, rows[i]), high = max(high, rows[i]);
+        const F divisor = scale_of<KIND>(c, g, low, high);
         for (int i = 0; i < GROUP; i += IN_LANE, out += 64) {
             I codes[IN_LANE];
             for (int n = 0; n < IN_LANE; n++) codes[n] = code<KIND>(rows[i + n], divisor);
@@ -131,12 +142,13 @@ template <int KIND> inline void encode_values(const Run& run, const Coding& c) {
         for (int k = 0; k < LANES; k++) times(x + k * d, c.hadamard, d, rows + k * d);
     }
     for (int g = 0; g < d / GROUP; g++) {
-        float largest[LANES], divisor[LANES];
+        float low[LANES], high[LANES], divisor[LANES];
         for (int k = 0; k < LANES; k++) {
             const float* row = rows + k * d + g * GROUP;
-            largest[k] = greatest(max(abs(load(row)), abs(load(row + LANES))));
+            const F one = load(row), other = load(row + LANES);
+            low[k] = -greatest(zero() - min(one, other)), high[k] = greatest(max(one, other));
         }
-        store(divisor, scale_of<KIND>(c, g, load(largest)));
+        store(divisor, scale_of<KIND>(c, g, load(low), load(high)));
         for (int half = 0; half < 2; half++) {
             const int at = g * GROUP + half * LANES;
             uint8_t* out = c.codes + size_t(at) * LANES * (KIND == INT4 ? 4 : 8) / 8;

@@ -132,10 +132,10 @@ struct Sequence {
         return false;
     }
 
-    // Send for the block from `first` on, up to `stop`.
-    void fetch_block(int first, int stop) const {
-        for (int at = first; at < first + KEYS && at < stop; at += LANES) {
-            const Run r = run(at);
+    // Send for a block.
+    void fetch_block(const Block& block) const {
+        for (int n = 0; n < block.runs(); n++) {
+            const Run& r = block.run[n];
             if (r.form == Form::PLAIN) {
                 for (int i = 0; i < head_dim / 2; i++) fetch(r.keys + i * r.key_step);
                 for (int i = 0; i < LANES * head_dim; i += 32) fetch(r.values + i);

@@ -24,7 +24,9 @@ inline float widen(bf16 x) {
     return wide;
 }
 
-inline void fetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+// Not the intrinsic: the compiler takes a function that does nothing but fetch for one without any
+// effect, and drops its calls.
+inline void fetch(const void* p) { __asm__ volatile("prefetcht0 %0" : : "m"(*(const char*)p)); }
 
 // To nearest, ties to even. A NaN stays one.
 inline bf16 narrow(float x) {
@@ -77,6 +79,9 @@ inline I splat_pair(const void* p) {
 inline I no_bits() { return {_mm512_setzero_si512()}; }
 inline I operator&(I a, I b) { return {_mm512_and_si512(a.v, b.v)}; }
 inline I operator+(I a, I b) { return {_mm512_add_epi32(a.v, b.v)}; }
+inline I operator-(I a, I b) { return {_mm512_sub_epi32(a.v, b.v)}; }
+inline I words_minus(I a, I b) { return {_mm512_sub_epi16(a.v, b.v)}; }
+inline I operator^(I a, I b) { return {_mm512_xor_si512(a.v, b.v)}; }
 inline I operator|(I a, I b) { return {_mm512_or_si512(a.v, b.v)}; }
 inline I splat_bits(uint32_t x) { return {_mm512_set1_epi32(int(x))}; }
 template <int N> inline I words_right(I a) { return {_mm512_srli_epi16(a.v, N)}; }
@@ -99,6 +104,17 @@ inline I dot_words(I total, I a, I b) {
     return {_mm512_add_epi32(total.v, _mm512_madd_epi16(a.v, b.v))};
 #endif
 }
+
+#if defined(__AVX512VNNI__)
+#define PAGETURN_DOT_BYTES
+// Of four bytes a lane: those of a have no sign.
+inline I dot_bytes(I total, I a, I b) { return {_mm512_dpbusd_epi32(total.v, a.v, b.v)}; }
+inline I bytes_minus(I a, I b) { return {_mm512_sub_epi8(a.v, b.v)}; }
+// Within each sixteen bytes, those at `order`.
+inline I shuffle_bytes(I a, const uint8_t* order) {
+    return {_mm512_shuffle_epi8(a.v, _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)order)))};
+}
+#endif
 
 inline F dot_halves(F total, I a, I b) {
 #if defined(__AVX512BF16__)
@@ -139,6 +155,11 @@ inline void store_fp16(fp16* p, F a) {
     _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT));
 }
 inline I to_ints(F a) { return {_mm512_cvtps_epi32(a.v)}; }
+// Rounded integers as words: those of a, then those of b.
+inline I to_words(F a, F b) {
+    return {_mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi32_epi16(to_ints(a).v)),
+                               _mm512_cvtepi32_epi16(to_ints(b).v), 1)};
+}
 // Rounded integers of each lane as words.
 inline void store_words(int16_t* p, F a) {
     _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(a.v)));
@@ -221,6 +242,8 @@ inline I splat_pair(const void* p) {
 inline I no_bits() { PT_I(_mm256_setzero_si256()) }
 inline I operator&(I a, I b) { PT_I(_mm256_and_si256(a.v[h], b.v[h])) }
 inline I operator+(I a, I b) { PT_I(_mm256_add_epi32(a.v[h], b.v[h])) }
+inline I operator-(I a, I b) { PT_I(_mm256_sub_epi32(a.v[h], b.v[h])) }
+inline I words_minus(I a, I b) { PT_I(_mm256_sub_epi16(a.v[h], b.v[h])) }
 inline I operator|(I a, I b) { PT_I(_mm256_or_si256(a.v[h], b.v[h])) }
 inline I splat_bits(uint32_t x) { PT_I(_mm256_set1_epi32(int(x))) }
 template <int N> inline I words_right(I a) { PT_I(_mm256_srli_epi16(a.v[h], N)) }
@@ -283,6 +306,11 @@ inline void store_fp16(fp16* p, F a) {
                          _mm256_cvtps_ph(a.v[h], _MM_FROUND_TO_NEAREST_INT));
 }
 inline I to_ints(F a) { PT_I(_mm256_cvtps_epi32(a.v[h])) }
+inline I to_words(F a, F b) {
+    I x = to_ints(a), y = to_ints(b);
+    return {{_mm256_permute4x64_epi64(_mm256_packs_epi32(x.v[0], x.v[1]), 0xd8),
+             _mm256_permute4x64_epi64(_mm256_packs_epi32(y.v[0], y.v[1]), 0xd8)}};
+}
 inline void store_words(int16_t* p, F a) {
     __m256i packed = _mm256_packs_epi32(_mm256_cvtps_epi32(a.v[0]), _mm256_cvtps_epi32(a.v[1]));
     _mm256_storeu_si256((__m256i*)p, _mm256_permute4x64_epi64(packed, 0xd8));
