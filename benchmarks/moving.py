@@ -46,7 +46,9 @@ class MovingKeys:
         self._frequencies = torch.tensor(config.rope.inverse_frequencies(config.head_dim))
         self._frame = _Frame(*self._rotation(0))
         self._moved = 0
-        self.codec = replace(codec, keys=_MovedFormat(codec.keys.name, frame=self._frame))
+        self.codec = replace(
+            codec, keys=_MovedFormat(codec.keys.name, codec.keys.signed, frame=self._frame)
+        )
 
     @torch.inference_mode()
     def move(self, reading: Reading, positions: int) -> None:

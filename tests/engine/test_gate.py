@@ -67,8 +67,8 @@ class NotRotatedBack(Format):
 
 
 FAULTS = {
-    "keys twice as large": replace(Codec.of("int8", 64), keys=Scaled("int8", 2.0)),
-    "values half as large": replace(Codec.of("k8v4", 64), values=Scaled("int4", 0.5)),
+    "keys twice as large": replace(Codec.of("int8", 64), keys=Scaled("int8", factor=2.0)),
+    "values half as large": replace(Codec.of("k8v4", 64), values=Scaled("int4", factor=0.5)),
     "keys not rotated there": replace(Codec.of("int4", 64), keys=NotRotatedThere("int4")),
     "values not rotated back": replace(Codec.of("k8v4", 64), values=NotRotatedBack("int4")),
 }

@@ -1,8 +1,8 @@
 // Coding full pages, by runs of sixteen positions of a head (pages.h says where what lies).
 //
-// Rounds as engine/kv/codec.py does: a scale is float16 of the number furthest from 0 over its code
-// (in 8 bits 127, its sign left out; in 4 bits -8), a code the nearest whole number to number / scale,
-// ties to even.
+// Rounds as engine/kv/codec.py does: a scale is float16 of the largest magnitude over the largest
+// code (for keys in 4 bits, of the number furthest from 0 over -8), a code the nearest whole number
+// to number / scale, ties to even.
 
 #pragma once
 
@@ -13,9 +13,9 @@
 namespace pageturn {
 
 constexpr float LARGEST_FP16 = 65504, LARGEST_FP8 = 448;
-constexpr float least_code(int kind) { return kind == INT4 ? -8 : -127; }
 constexpr float most_code(int kind) { return kind == INT4 ? 7 : 127; }
 
+constexpr float LEAST_INT4 = -8;  // of keys, whose scales may be negative
 constexpr float NOTHING = 1e30f;  // divides what is all zeros
 
 // What to divide by for each lane's scale.
@@ -26,22 +26,13 @@ inline F divisors(const fp16* scales) {
     return load(wide);
 }
 
-// Of groups whose numbers lie within low..high.
-inline void store_scales(fp16* out, F low, F high, int kind) {
-    F scales = max(high, zero() - low) / splat(127);
-    if (kind == INT4) {
-        float furthest[LANES], other[LANES];
-        store(furthest, high), store(other, low);
-        for (int i = 0; i < LANES; i++)
-            if (furthest[i] < -other[i]) furthest[i] = other[i];
-        scales = load(furthest) / splat(-8);
-    }
+inline void store_scales(fp16* out, F number, float its_code) {
+    const F scales = number / splat(its_code);
     store_fp16(out, max(min(scales, splat(LARGEST_FP16)), splat(-LARGEST_FP16)));
 }
 
-template <int KIND> inline I code(F x, F divisor) {
-    const F least = splat(least_code(KIND)), most = splat(most_code(KIND));
-    const I whole = to_ints(min(max(x / divisor, least), most));
+template <int KIND> inline I code(F x, F divisor, float least) {
+    const I whole = to_ints(min(max(x / divisor, splat(least)), splat(most_code(KIND))));
     return KIND == INT4 ? whole + splat_bits(uint32_t(ZERO_CODE)) : whole & splat_bits(255);
 }
 
@@ -53,7 +44,7 @@ inline uint32_t fp8_code(float x) {
     if (magnitude < 0x3c800000) return sign | uint32_t(std::nearbyint(std::fabs(x) * 512));
     return sign | (((magnitude + 0x7ffff + (magnitude >> 20 & 1)) >> 20) - (120 << 3));
 }
-template <> inline I code<FP8>(F x, F divisor) {
+template <> inline I code<FP8>(F x, F divisor, float) {
     float wide[LANES], by[LANES];
     uint32_t out[LANES];
     store(wide, x / divisor);
@@ -95,14 +86,23 @@ struct Coding {
     F *x, *y;
 };
 
+// Of low..high the end that is further from 0.
+inline F furthest(F low, F high) {
+    float ends[LANES], others[LANES];
+    store(ends, high), store(others, low);
+    for (int i = 0; i < LANES; i++)
+        if (ends[i] < -others[i]) ends[i] = others[i];
+    return load(ends);
+}
+
 // A page's scale in 8-bit floats was found beforehand.
-template <int KIND> inline F scale_of(const Coding& c, int g, F low, F high) {
+template <int KIND> inline F scale_of(const Coding& c, int g, F number, float its_code) {
     if (KIND == FP8) {
         const float scale = *(const float*)c.scales;
         return splat(scale > 0 ? scale : NOTHING);
     }
     fp16* out = (fp16*)c.scales + g * LANES;
-    store_scales(out, low, high, KIND);
+    store_scales(out, number, its_code);
     return divisors(out);
 }
 
@@ -115,13 +115,15 @@ template <int KIND> inline void encode_keys(const Run& run, const Coding& c) {
     const F* rows = c.x;
     if (rotates(KIND)) times_lanes(c.x, c.hadamard, c.d, c.y), rows = c.y;
     uint8_t* out = c.codes;
+    const float most = most_code(KIND), least = KIND == INT4 ? LEAST_INT4 : -most;
     for (int g = 0; g < c.d / GROUP; g++, rows += GROUP) {
         F low = rows[0], high = rows[0];
         for (int i = 1; i < GROUP; i++) low = min(low, rows[i]), high = max(high, rows[i]);
-        const F divisor = scale_of<KIND>(c, g, low, high);
+        const F divisor = KIND == INT4 ? scale_of<KIND>(c, g, furthest(low, high), LEAST_INT4)
+                                       : scale_of<KIND>(c, g, max(abs(low), abs(high)), most);
         for (int i = 0; i < GROUP; i += IN_LANE, out += 64) {
             I codes[IN_LANE];
-            for (int n = 0; n < IN_LANE; n++) codes[n] = code<KIND>(rows[i + n], divisor);
+            for (int n = 0; n < IN_LANE; n++) codes[n] = code<KIND>(rows[i + n], divisor, least);
             store_bits(out, packed<KIND>(codes));
         }
     }
@@ -130,6 +132,7 @@ template <int KIND> inline void encode_keys(const Run& run, const Coding& c) {
 template <int KIND> inline void encode_values(const Run& run, const Coding& c) {
     constexpr int IN_LANE = KIND == INT4 ? 8 : 4;
     const int d = c.d;
+    const float most = most_code(KIND);
     float *x = (float*)c.x, *rows = x;  // [16, d]
     for (int k = 0; k < LANES; k += 2)
         for (int i = 0; i < d; i += LANES) {
@@ -142,20 +145,21 @@ template <int KIND> inline void encode_values(const Run& run, const Coding& c) {
         for (int k = 0; k < LANES; k++) times(x + k * d, c.hadamard, d, rows + k * d);
     }
     for (int g = 0; g < d / GROUP; g++) {
-        float low[LANES], high[LANES], divisor[LANES];
+        float largest[LANES], divisor[LANES];
         for (int k = 0; k < LANES; k++) {
             const float* row = rows + k * d + g * GROUP;
-            const F one = load(row), other = load(row + LANES);
-            low[k] = -greatest(zero() - min(one, other)), high[k] = greatest(max(one, other));
+            largest[k] = greatest(max(abs(load(row)), abs(load(row + LANES))));
         }
-        store(divisor, scale_of<KIND>(c, g, load(low), load(high)));
+        store(divisor, scale_of<KIND>(c, g, load(largest), most));
         for (int half = 0; half < 2; half++) {
             const int at = g * GROUP + half * LANES;
             uint8_t* out = c.codes + size_t(at) * LANES * (KIND == INT4 ? 4 : 8) / 8;
             for (int k = 0; k < LANES; k += IN_LANE, out += 64) {
                 I codes[IN_LANE];
-                for (int n = 0; n < IN_LANE; n++)
-                    codes[n] = code<KIND>(load(rows + (k + n) * d + at), splat(divisor[k + n]));
+                for (int n = 0; n < IN_LANE; n++) {
+                    const F x = load(rows + (k + n) * d + at);
+                    codes[n] = code<KIND>(x, splat(divisor[k + n]), -most);
+                }
                 store_bits(out, packed<KIND>(codes));
             }
         }
