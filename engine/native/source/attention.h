@@ -105,13 +105,16 @@ inline void score(const Run* run, int head_dim, const bf16* queries, F (*scores)
         for (int n = 0; n < N; n++) scores[m][n] = sums[m][n];
 }
 
+// Sends for the runs of the `next` block, if there is one, between its own: all at once they would
+// hold up the work until the last one is on its way.
 template <int M>
 inline void score_mixed(const Block& block, int key_kind, int head_dim, const Queries& q, int at,
-                        F (*scores)[RUNS]) {
+                        F (*scores)[RUNS], const Sequence& s, const Block* next) {
     for (int m = 0; m < M; m++)
         for (int n = block.runs(); n < RUNS; n++) scores[m][n] = zero();
     for (int n = 0; n < block.runs(); n++) {
         const Run& run = block.run[n];
+        if (next && n < next->runs()) s.fetch_run(next->run[n]);
         if (run.form == Form::CODES) {
             F some[M];
             if (key_kind == INT4) score_codes<INT4, M>(run, head_dim, q.words, at, some);
@@ -128,8 +131,10 @@ inline void score_mixed(const Block& block, int key_kind, int head_dim, const Qu
 
 // M query rows (from row `at` on) over a block of keys.
 template <int M>
-inline void attend_tile(const Block& block, const Pool& pool, int head_dim, const Queries& q,
+inline void attend_tile(const Block& block, const Sequence& s, const Block* next, const Queries& q,
                         int at, int window, float scale, Running& run) {
+    const Pool& pool = s.pool;
+    const int head_dim = s.head_dim;
     const int first = block.first, keys = block.count;
     const unsigned all = (1u << block.runs()) - 1, plain = block.of(Form::PLAIN);
     const unsigned decoded = block.of(Form::DECODED), coded = block.of(Form::CODES);
@@ -138,7 +143,7 @@ inline void attend_tile(const Block& block, const Pool& pool, int head_dim, cons
         score<M, RUNS>(block.run, head_dim, (plain ? q.plain : q.turned) + size_t(at) * head_dim,
                        scores);
     else
-        score_mixed<M>(block, pool.kind[OF_KEYS], head_dim, q, at, scores);
+        score_mixed<M>(block, pool.kind[OF_KEYS], head_dim, q, at, scores, s, next);
     float exact[M * KEYS];
     bf16 weights[M * KEYS];
     float powers[LANES] = {};  // of each row: what earlier sums fade by, its largest weight here
@@ -204,7 +209,11 @@ inline void attend(const Sequence& s, const Queries& q, int count, int start, in
     for (int first = start, turn = 0; first < stop; first += KEYS, turn ^= 1) {
         Block& block = blocks[turn];
         // Pages lie anywhere: the next block is sent for while this one is worked on.
-        if (first + KEYS < stop) s.fetch_block(blocks[turn ^ 1] = s.block(first + KEYS, stop));
+        const Block* next = nullptr;
+        if (first + KEYS < stop) {
+            next = &(blocks[turn ^ 1] = s.block(first + KEYS, stop));
+            if (!q.few || block.of(Form::CODES) == 0) s.fetch_block(*next), next = nullptr;
+        }
         if (!q.few && block.of(Form::CODES)) decode(block, s.pool, d, space);
         for (int at = 0; at < count; at += QUERY_TILE) {
             const int m = count - at < QUERY_TILE ? count - at : QUERY_TILE;
@@ -213,13 +222,13 @@ inline void attend(const Sequence& s, const Queries& q, int count, int start, in
                 last = run.position[at + i] > last ? run.position[at + i] : last;
             if (last < first) continue;  // all of these keys lie after all of these rows
             switch (m) {
-                case 1: attend_tile<1>(block, s.pool, d, q, at, window, scale, run); break;
-                case 2: attend_tile<2>(block, s.pool, d, q, at, window, scale, run); break;
+                case 1: attend_tile<1>(block, s, at ? nullptr : next, q, at, window, scale, run); break;
+                case 2: attend_tile<2>(block, s, at ? nullptr : next, q, at, window, scale, run); break;
 #if defined(__AVX512F__)
-                case 3: attend_tile<3>(block, s.pool, d, q, at, window, scale, run); break;
-                case 4: attend_tile<4>(block, s.pool, d, q, at, window, scale, run); break;
-                case 5: attend_tile<5>(block, s.pool, d, q, at, window, scale, run); break;
-                default: attend_tile<6>(block, s.pool, d, q, at, window, scale, run);
+                case 3: attend_tile<3>(block, s, at ? nullptr : next, q, at, window, scale, run); break;
+                case 4: attend_tile<4>(block, s, at ? nullptr : next, q, at, window, scale, run); break;
+                case 5: attend_tile<5>(block, s, at ? nullptr : next, q, at, window, scale, run); break;
+                default: attend_tile<6>(block, s, at ? nullptr : next, q, at, window, scale, run);
 #endif
             }
         }

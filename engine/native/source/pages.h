@@ -132,22 +132,22 @@ struct Sequence {
         return false;
     }
 
-    // Send for a block.
-    void fetch_block(const Block& block) const {
-        for (int n = 0; n < block.runs(); n++) {
-            const Run& r = block.run[n];
-            if (r.form == Form::PLAIN) {
-                for (int i = 0; i < head_dim / 2; i++) fetch(r.keys + i * r.key_step);
-                for (int i = 0; i < LANES * head_dim; i += 32) fetch(r.values + i);
-            } else {
-                const int groups = head_dim / GROUP;
-                for (int side = 0; side < 2; side++) {
-                    const int bytes = groups * code_bytes(pool.kind[side]);
-                    for (int i = 0; i < bytes; i += 64) fetch(r.codes[side] + i);
-                    for (int g = 0; g < groups; g += 2) fetch(r.group_scales(side, g));
-                }
+    // Send for a run of a block to come.
+    void fetch_run(const Run& r) const {
+        if (r.form == Form::PLAIN) {
+            for (int i = 0; i < head_dim / 2; i++) fetch(r.keys + i * r.key_step);
+            for (int i = 0; i < LANES * head_dim; i += 32) fetch(r.values + i);
+        } else {
+            const int groups = head_dim / GROUP;
+            for (int side = 0; side < 2; side++) {
+                const int bytes = groups * code_bytes(pool.kind[side]);
+                for (int i = 0; i < bytes; i += 64) fetch(r.codes[side] + i);
+                for (int g = 0; g < groups; g += 2) fetch(r.group_scales(side, g));
             }
         }
+    }
+    void fetch_block(const Block& block) const {
+        for (int n = 0; n < block.runs(); n++) fetch_run(block.run[n]);
     }
 };
 
