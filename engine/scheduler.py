@@ -155,7 +155,7 @@ class Scheduler:
         Returns:
             How many tokens there is room for; 0 when the request has left.
         """
-        session = request.session
+        session, tried_all = request.session, False
         while True:
             try:
                 self.cache.reserve(session, session.kv_tokens + tokens)
@@ -166,6 +166,10 @@ class Scheduler:
                     continue
                 newest = max(self.running, key=lambda r: r.arrival)
                 if self.running == [request]:  # nobody is left to make room
+                    if not tried_all:
+                        self.cache.make_all_room(session)
+                        tried_all = True
+                        continue
                     self.remove(request)
                     self._hopeless.append(request)
                     return 0

@@ -116,14 +116,14 @@ class KVCache:
             session.pages[held:] = pages
             session.nodes += found
             session.kv_tokens = len(session.nodes) * self.page_size
-            session.static_tokens += sum(node.is_static for node in found) * self.page_size
+            session.static_tokens = sum(n.is_static for n in session.nodes) * self.page_size
         rest = self._static_rest(session)
         if rest:
             try:
                 session.pages += self._supply.obtain(1, session)
             except OutOfPages:
                 return  # the few tokens are computed instead
-            self._store.copy_page(self.static.pages[len(session.nodes)], session.pages[-1])
+            self._copy_page(self.static.pages[len(session.nodes)], session.pages[-1])
             session.kv_tokens += rest
             session.static_tokens += rest
 
@@ -142,6 +142,14 @@ class KVCache:
         missing = self.missing(session, tokens)
         if missing:
             session.pages += self._supply.obtain(missing, session)
+
+    def make_all_room(self, session: Session) -> None:
+        """Leave the pool to one session, whose coded pages move together."""
+        for other in [s for s in self._sessions if s.pages and not s.running and s is not session]:
+            self.drop(other)
+        for page in self.pages.cached_pages:
+            self.pages.discard(page)
+        self._precision.close_ranks(session)
 
     def advance(self, session: Session, tokens: int, exact: bool = False) -> None:
         """The KV of the next `tokens` tokens is written; pages that are full now are published.
@@ -201,8 +209,11 @@ class KVCache:
         return self._precision.approximate_tokens(session)
 
     def most_approximate(self, least: int) -> Session | None:
-        """The idle session with the most approximate tokens, if they are at least so many."""
-        idle = [session for session in self._sessions if not session.busy and session.kv_tokens]
+        """Of idle sessions whose refresh has room, the one with most approximate tokens.
+
+        None where they are fewer than `least`.
+        """
+        idle = [s for s in self._sessions if not s.busy and s.kv_tokens and self._has_room_for(s)]
         most = max(idle, key=self.approximate_tokens, default=None)
         return most if most and self.approximate_tokens(most) >= least else None
 
@@ -218,11 +229,8 @@ class KVCache:
         Raises:
             OutOfPages: there are too few; the session holds nothing still.
         """
-        tokens, static = len(session.tokens), self._static_nodes(session)
-        coded = self._precision.coded_range(session, tokens, len(static))
-        plain = self.layout.pages(tokens) - len(static) - len(coded)
-        needed = plain * self.pages.per_frame + len(coded)
-        if not at_all_costs and needed > self.pages.available_slots:
+        static, coded, plain = self._exact_pages(session)
+        if not at_all_costs and not self._has_room_for(session):
             raise OutOfPages(plain + len(coded), self.pages.available)
         own = self._supply.obtain(plain, session)
         try:
@@ -236,6 +244,18 @@ class KVCache:
         session.pages = shared + own[:head] + codes + own[head:]
         session.nodes = static
         session.kv_tokens = session.static_tokens = len(static) * self.page_size
+
+    def _exact_pages(self, session: Session) -> tuple[list[Node], range, int]:
+        """What a refresh needs: nodes of shared pages, which pages are coded, how many are not."""
+        tokens, static = len(session.tokens), self._static_nodes(session)
+        coded = self._precision.coded_range(session, tokens, len(static))
+        return static, coded, self.layout.pages(tokens) - len(static) - len(coded)
+
+    def _has_room_for(self, session: Session) -> bool:
+        """Whether a refresh finds its pages without taking any from idle sessions."""
+        _, coded, plain = self._exact_pages(session)
+        needed = plain * self.pages.per_frame + len(coded)
+        return plain <= self.pages.available and needed <= self.pages.available_slots
 
     def replace(self, session: Session, by: Session) -> None:
         """Take over the exact pages of another session with the same tokens, which is closed."""
@@ -262,13 +282,13 @@ class KVCache:
             nodes=parent.nodes[:full],
             last_used=parent.last_used,
         )
-        self.add(child)
         if rest:
             with suppress(OutOfPages):
                 child.pages += self._supply.obtain(1, parent)
-                self._store.copy_page(parent.pages[full], child.pages[full])
+                self._copy_page(parent.pages[full], child.pages[full])
                 child.kv_tokens += rest
         child.static_tokens = min(parent.static_tokens, child.kv_tokens)
+        self.add(child)  # only now: an idle session might have to give its pages up
         return child
 
     # -- numbers -----------------------------------------------------------------------------
@@ -400,9 +420,13 @@ class KVCache:
         except OutOfPages:
             self._give_up_last_page(session)
             return
-        self._store.copy_page(last, own)
+        self._copy_page(last, own)
         session.pages[-1] = own
         self.pages.release([last])
+
+    def _copy_page(self, source: int, target: int) -> None:
+        self._store.copy_page(source, target)
+        self._precision.note_copied(source, target)
 
     def _give_up_last_page(self, session: Session) -> None:
         """Let its tokens be computed again."""

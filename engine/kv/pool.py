@@ -125,8 +125,12 @@ class PagePool:
                 out[layer, :, section.start : section.stop] = array.flatten(1)
         return out
 
+    def take(self, pages: Sequence[int]) -> torch.Tensor:
+        """What coded pages hold, for `put`."""
+        return self.slots[:, torch.tensor(pages, device=self.slots.device) - self.frames]
+
     def put(self, coded: torch.Tensor, pages: Sequence[int]) -> None:
-        """Store what `encode` gave at coded pages."""
+        """Store what `encode` or `take` gave at coded pages."""
         index = torch.tensor(pages, device=self.slots.device) - self.frames
         self.slots[:, index] = coded
 

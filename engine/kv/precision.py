@@ -21,6 +21,8 @@ class PageStore(Protocol):
 
     def encode(self, pages: Sequence[int]) -> Any: ...
 
+    def take(self, pages: Sequence[int]) -> Any: ...
+
     def put(self, coded: Any, pages: Sequence[int]) -> None: ...
 
 
@@ -43,9 +45,16 @@ class Precision:
 
     def note_written(self, session: Session, first: int) -> None:
         """KV was computed from what the session held, on its pages from index `first` on."""
-        if any(map(self._pages.is_coded, session.pages)):
-            last = self._layout.pages(session.kv_tokens)
-            self._approximate.update(session.pages[first:last])
+        if self._layout.codec is None:
+            return
+        held = session.pages[: self._layout.pages(session.kv_tokens)]
+        if any(self._pages.is_coded(page) or page in self._approximate for page in held):
+            self._approximate.update(held[first:])
+
+    def note_copied(self, source: int, target: int) -> None:
+        """A page was copied."""
+        if source in self._approximate:
+            self._approximate.add(target)
 
     def approximate_tokens(self, session: Session) -> int:
         """Tokens on pages that were computed from coded KV."""
@@ -84,21 +93,43 @@ class Precision:
         while alone and self._pages.available_slots + sum(own) * self._pages.per_frame < len(alone):
             alone.pop(), own.pop()
         if alone:
-            self._encode(session, alone, own)
+            codes = self._store.encode([session.pages[index] for index in alone])
+            before = session.pages[alone[0] - 1]
+            self._move(session, alone, own, codes, before if self._pages.is_coded(before) else None)
 
-    def _encode(self, session: Session, indices: list[int], own: list[bool]) -> None:
-        plain = [session.pages[index] for index in indices]
-        coded = self._store.encode(plain)
-        approximate = [page in self._approximate for page in plain]
-        findable = [page in self._prefix for page in plain]
-        for page, mine in zip(plain, own, strict=True):
+    def close_ranks(self, session: Session) -> None:
+        """Move coded pages that nobody else holds into fewer frames, so that others become free.
+
+        They stand apart where they were taken over from sessions that have gone.
+        """
+        by_frame: dict[int, list[int]] = {}
+        for index, page in enumerate(session.pages):
+            if self._pages.is_coded(page) and self._pages.holders(page) == 1:
+                by_frame.setdefault(self._pages.frame(page), []).append(index)
+        frames = sorted(by_frame, key=lambda frame: len(by_frame[frame]))
+        while len(frames) > 1:
+            if self._pages.held_in(frames[-1]) == self._pages.per_frame:
+                frames.pop()
+                continue
+            index = by_frame[frames[0]].pop()
+            beside = session.pages[by_frame[frames[-1]][0]]
+            codes = self._store.take([session.pages[index]])
+            self._move(session, [index], [True], codes, beside)
+            if not by_frame[frames[0]]:
+                del frames[0]
+
+    def _move(
+        self, session: Session, indices: list[int], own: list[bool], coded: Any, beside: int | None
+    ) -> None:
+        """Give a session other pages, which hold these codes; its own become free."""
+        old = [session.pages[index] for index in indices]
+        approximate = [page in self._approximate for page in old]
+        findable = [page in self._prefix for page in old]
+        for page, mine in zip(old, own, strict=True):
             if mine and page in self._prefix:
                 self._prefix.withdraw(page)
-        self._pages.release(plain)
-        before = session.pages[indices[0] - 1] if indices[0] else 0
-        pages = self._pages.allocate_coded(
-            len(plain), before if self._pages.is_coded(before) else None
-        )
+        self._pages.release(old)
+        pages = self._pages.allocate_coded(len(old), beside)
         self._approximate.difference_update(pages)
         self._store.put(coded, pages)
         for index, page, rough, found in zip(indices, pages, approximate, findable, strict=True):

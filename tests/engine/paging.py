@@ -33,6 +33,9 @@ class TokenStore:
     def encode(self, pages: list[int]) -> list[dict[int, int]]:
         return [dict(self.pages[page]) for page in pages]
 
+    def take(self, pages: list[int]) -> list[dict[int, int]]:
+        return [self.pages[page] for page in pages]
+
     def put(self, coded: list[dict[int, int]], pages: list[int]) -> None:
         self.coded += pages
         self.pages.update(zip(pages, coded, strict=True))
