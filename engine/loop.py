@@ -281,8 +281,12 @@ class Loop:
     def _prepared(self, refresh: Refresh) -> bool:
         """Whether a refresh has its pages; if not, it has ended or waits. Needs the lock."""
         shadow, session = refresh.shadow, refresh.session
-        if shadow.pages or not shadow.tokens:
+        if shadow.pages:
+            shadow.running = True  # nobody may take its pages during a step
             return True
+        if refresh.scratch_bytes:  # it has begun: a request has taken its pages
+            self._end_refresh(refresh)
+            return False
         self._cache.add(shadow)
         try:
             self._cache.reserve_exact(shadow, at_all_costs=not refresh.idle)
@@ -314,6 +318,7 @@ class Loop:
             self._looked_idle = True  # what failed once is not begun again at once
         self._scheduler.budget.record(tokens, time.perf_counter() - started)
         with self.lock:
+            refresh.shadow.running = not refresh.idle
             if error is not None or (refresh.computed and not refresh.cancelled):
                 self._end_refresh(refresh, error)
 
@@ -324,14 +329,18 @@ class Loop:
         shadow.busy = shadow.running = False
         if not refresh.idle:
             session.busy = False
-        if error is None and refresh.computed and not refresh.cancelled:
-            self._cache.advance(shadow, shadow.pending_tokens, exact=True)
-            if session.kv_tokens:  # otherwise it is computed for the first time
-                session.refreshed_tokens += refresh.tokens
-                self.refreshed_tokens += refresh.tokens
-            self._cache.replace(session, shadow)
-        else:
-            self._cache.close(shadow)
+        try:
+            if error is None and refresh.computed and not refresh.cancelled:
+                self._cache.advance(shadow, shadow.pending_tokens, exact=True)
+                if session.kv_tokens:  # otherwise it is computed for the first time
+                    session.refreshed_tokens += refresh.tokens
+                    self.refreshed_tokens += refresh.tokens
+                self._cache.replace(session, shadow)
+            else:
+                self._cache.close(shadow)
+        except Exception as fault:  # whatever goes wrong in here, whoever waits is told
+            log.exception("ending a refresh failed")
+            error = _as_engine_error(fault)
         refresh.end(error)
 
 

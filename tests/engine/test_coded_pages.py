@@ -181,6 +181,29 @@ def test_a_refresh_that_nobody_asked_for_gives_way(make_coded: MakeEngine) -> No
     engine.check()
 
 
+def test_a_refresh_that_nobody_asked_for_leaves_its_pages_to_who_needs_them(
+    make_coded: MakeEngine,
+) -> None:
+    engine = make_coded(refresh_tokens=64, kv_memory=f"{40 * 2 * 2 * 2 * 32 * 16 * 4}")
+    limit = engine.context_tokens
+    session = engine.open([5] * (limit // 3))
+    engine.generate(session, (), Sampling(max_tokens=3)).result()
+    run_layer, begun, go_on = engine._model.run_layer, threading.Event(), threading.Event()
+
+    def slow(*given: Any) -> torch.Tensor:
+        begun.set()
+        assert go_on.wait(30)
+        return run_layer(*given)
+
+    engine._model.run_layer = slow  # type: ignore[method-assign]
+    assert begun.wait(30)
+    other = engine.open([7] * (limit - 60), owner="someone else")
+    generation = engine.generate(other, (), Sampling(max_tokens=20))
+    go_on.set()
+    assert generation.result().tokens
+    engine.check()
+
+
 def test_a_refresh_that_fails_is_not_begun_again_before_the_next_request(
     make_coded: MakeEngine,
 ) -> None:
@@ -209,6 +232,7 @@ def test_more_conversations_fit_into_the_same_memory() -> None:
     class NoStore:
         def copy_page(self, source: int, target: int) -> None: ...
         def encode(self, pages: Any) -> None: ...
+        def take(self, pages: Any) -> None: ...
         def put(self, coded: Any, pages: Any) -> None: ...
 
     def held(codec: str | None) -> int:
