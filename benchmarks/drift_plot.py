@@ -37,7 +37,7 @@ def draw(reports: list[dict[str, Any]], path: Path) -> None:
     axes.set_title("Predictions with coded KV as a conversation grows", loc="left")
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize="small", ncols=2)
+    figure.legend(loc="outside lower center", frameon=False, fontsize="small", ncols=4)
     figure.savefig(path, dpi=130)
     pyplot.close(figure)
 
