@@ -78,8 +78,8 @@ class Settings(BaseSettings):
     kv_dtype: Literal["auto", "float32", "bfloat16", "float16", "fp8", "int8", "k8v4", "int4"] = (
         Field(
             "auto",
-            description="What keys and values are held in: auto (the dtype of the arithmetic, or int8 "
-            "where memory is short), float32, bfloat16, float16, fp8, int8, k8v4 or int4.",
+            description="What keys and values are held in: auto (the dtype of the arithmetic, or "
+            "int8 where memory is short), float32, bfloat16, float16, fp8, int8, k8v4 or int4.",
         )
     )
     refresh_tokens: int = Field(
