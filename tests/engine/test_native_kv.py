@@ -236,6 +236,14 @@ def test_mixed_pages_give_the_logits_of_their_numbers(
                 assert max(errors) < LIMIT, (variant, page_size, name)
 
 
+def test_the_real_model_reads_mixed_pages(tokenizer_files: Path) -> None:
+    pair = _Pair(tokenizer_files, "k8v4", 16)
+    native = _native(pair.folder)
+    for name in ("all but the first", "every second one"):
+        errors = pair.errors(native, *pair.mixed(native, CODED[name]), [STEPS[0], STEPS[6]])
+        assert max(errors) < LIMIT, name
+
+
 def _swap(store: Any, _: list[torch.Tensor]) -> None:
     store.scale_at[:] = list(store.scale_at)[::-1]
 

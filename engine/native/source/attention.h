@@ -187,7 +187,8 @@ inline void attend_tile(const Block& block, const Sequence& s, const Block* next
         case INT8:
             if (coded != all) mix<M>(block, plain | decoded, head_dim, weights, decay, mixed);
             if (coded)
-                mix_codes<INT8, M>(block, head_dim, exact, peak, coded == all ? decay : same, mixed);
+                mix_codes<INT8, M>(block, head_dim, exact, peak, coded == all ? decay : same,
+                                   mixed);
             break;
         default:
             mix<M>(block, plain | decoded, head_dim, weights, decay, mixed);
@@ -208,11 +209,13 @@ inline void attend(const Sequence& s, const Queries& q, int count, int start, in
     Block blocks[2] = {s.block(start, stop)};
     for (int first = start, turn = 0; first < stop; first += KEYS, turn ^= 1) {
         Block& block = blocks[turn];
-        // Pages lie anywhere: the next block is sent for while this one is worked on.
+        // Pages lie anywhere: the next block is sent for while this one is worked on. Where there
+        // are many rows, the first of their tasks brings the keys into the cache for all.
         const Block* next = nullptr;
         if (first + KEYS < stop) {
             next = &(blocks[turn ^ 1] = s.block(first + KEYS, stop));
-            if (!q.few || block.of(Form::CODES) == 0) s.fetch_block(*next), next = nullptr;
+            if (count > FEW) next = nullptr;
+            else if (!q.few || block.of(Form::CODES) == 0) s.fetch_block(*next), next = nullptr;
         }
         if (!q.few && block.of(Form::CODES)) decode(block, s.pool, d, space);
         for (int at = 0; at < count; at += QUERY_TILE) {
@@ -221,14 +224,15 @@ inline void attend(const Sequence& s, const Queries& q, int count, int start, in
             for (int i = 0; i < m; i++)
                 last = run.position[at + i] > last ? run.position[at + i] : last;
             if (last < first) continue;  // all of these keys lie after all of these rows
+            const Block* ahead = at ? nullptr : next;
             switch (m) {
-                case 1: attend_tile<1>(block, s, at ? nullptr : next, q, at, window, scale, run); break;
-                case 2: attend_tile<2>(block, s, at ? nullptr : next, q, at, window, scale, run); break;
+                case 1: attend_tile<1>(block, s, ahead, q, at, window, scale, run); break;
+                case 2: attend_tile<2>(block, s, ahead, q, at, window, scale, run); break;
 #if defined(__AVX512F__)
-                case 3: attend_tile<3>(block, s, at ? nullptr : next, q, at, window, scale, run); break;
-                case 4: attend_tile<4>(block, s, at ? nullptr : next, q, at, window, scale, run); break;
-                case 5: attend_tile<5>(block, s, at ? nullptr : next, q, at, window, scale, run); break;
-                default: attend_tile<6>(block, s, at ? nullptr : next, q, at, window, scale, run);
+                case 3: attend_tile<3>(block, s, ahead, q, at, window, scale, run); break;
+                case 4: attend_tile<4>(block, s, ahead, q, at, window, scale, run); break;
+                case 5: attend_tile<5>(block, s, ahead, q, at, window, scale, run); break;
+                default: attend_tile<6>(block, s, ahead, q, at, window, scale, run);
 #endif
             }
         }

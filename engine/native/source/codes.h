@@ -41,7 +41,8 @@ template <int KIND> struct Product {
             if (KIND == INT8) parts[j] = bits(codes + 64 * j);
             else if (j % 2 == 0) parts[j] = bytes_minus(bits(codes + 32 * j) & nibbles, eights);
             else
-                parts[j] = bytes_minus(words_right<4>(bits(codes + 32 * (j - 1))) & nibbles, eights);
+                parts[j] =
+                    bytes_minus(words_right<4>(bits(codes + 32 * (j - 1))) & nibbles, eights);
         }
     }
     // Of eight words the low bytes of two parts, then the high ones; a part's bytes as unpack
@@ -78,7 +79,8 @@ template <int KIND> struct Product {
     static void unpack(const uint8_t* codes, I* parts) {
         pageturn::unpack<KIND>(codes, parts);
         if (KIND == INT4)
-            for (int j = 0; j < PARTS; j++) parts[j] = words_minus(parts[j], splat_bits(0x00080008));
+            for (int j = 0; j < PARTS; j++)
+                parts[j] = words_minus(parts[j], splat_bits(0x00080008));
     }
     static I ordered(I words) { return words; }
     static I moved_up(I words) { return words; }
@@ -142,7 +144,8 @@ inline void mix_codes(const Block& block, int d, const float* weights, const flo
     for (int g = 0; g < d / GROUP; g++) {
         F scales[RUNS], largest = zero();  // of the values; zero where a run isn't coded
         for (int n = 0; n < RUNS; n++) {
-            scales[n] = coded >> n & 1 ? load_fp16(block.run[n].group_scales(OF_VALUES, g)) : zero();
+            scales[n] = zero();
+            if (coded >> n & 1) scales[n] = load_fp16(block.run[n].group_scales(OF_VALUES, g));
             largest = max(largest, scales[n]);
         }
         const float group = greatest(largest);

@@ -280,7 +280,7 @@ Sequence Decoder::sequence(int l, const Task& task) const {
 void Decoder::attend_task(Own& own, int l, size_t index) {
     const Task& task = work_.tasks[index];
     const size_t following = index + team_.size();
-    if (following < work_.tasks.size()) {
+    if (following < work_.tasks.size() && work_.tasks[following].count <= FEW) {
         const Task& next = work_.tasks[following];
         const Sequence there = sequence(l, next);
         there.fetch_block(there.block(next.start, next.stop));
@@ -346,7 +346,8 @@ Queries Decoder::task_queries(Own& own, const Task& task, bool coded) const {
         if (q.few && rotated) set_query<INT4>(q.words, i, row, d);
         else if (q.few) set_query<INT8>(q.words, i, row, d);
         else
-            for (int j = 0; j < d; j += LANES) store_narrow(input.narrow + i * d + j, load(row + j));
+            for (int j = 0; j < d; j += LANES)
+                store_narrow(input.narrow + i * d + j, load(row + j));
     }
     return q;
 }

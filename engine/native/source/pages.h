@@ -30,7 +30,7 @@ struct Pool {
     int64_t layer_slots, slot_bytes, frames;
     int64_t values_at;          // bytes before a frame's values
     int64_t code_at[2], scale_at[2];  // bytes before a coded page's keys and values
-    const float *hadamard, *inverse;  // [d, d]: what 4-bit rows were multiplied with, and its inverse
+    const float *hadamard, *inverse;  // [d, d]: what 4-bit rows are multiplied with, and back
     int32_t slots_per_frame, page_size;
     int32_t kind[2];            // of coded keys and values
 

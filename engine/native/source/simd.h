@@ -112,7 +112,8 @@ inline I dot_bytes(I total, I a, I b) { return {_mm512_dpbusd_epi32(total.v, a.v
 inline I bytes_minus(I a, I b) { return {_mm512_sub_epi8(a.v, b.v)}; }
 // Within each sixteen bytes, those at `order`.
 inline I shuffle_bytes(I a, const uint8_t* order) {
-    return {_mm512_shuffle_epi8(a.v, _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)order)))};
+    const __m128i sixteen = _mm_loadu_si128((const __m128i*)order);
+    return {_mm512_shuffle_epi8(a.v, _mm512_broadcast_i32x4(sixteen))};
 }
 #endif
 
