@@ -110,13 +110,15 @@ class KVCache:
         held = len(session.nodes)
         found = self._find(session)
         if found:
-            pages = [self._precision.best_page(node) for node in found]
+            pages = [self._page_of(node, held + i) for i, node in enumerate(found)]
             self.pages.retain(pages)
             self.pages.release(reversed(session.pages[held:]))  # a partial page, now found whole
             session.pages[held:] = pages
             session.nodes += found
             session.kv_tokens = len(session.nodes) * self.page_size
-            session.static_tokens = sum(n.is_static for n in session.nodes) * self.page_size
+            # Its partial page of the static prompt may be among what was found whole.
+            static = sum(node.is_static for node in session.nodes) * self.page_size
+            session.static_tokens = max(session.static_tokens, static)
         rest = self._static_rest(session)
         if rest:
             try:
@@ -386,6 +388,13 @@ class KVCache:
             nodes.append(node)
             parent = node
         return nodes
+
+    def _page_of(self, node: Node, index: int) -> int:
+        """The page to share for a node: the static prompt's own, or the best there is."""
+        static = self.static
+        if index < len(static.nodes) and static.nodes[index] is node:
+            return static.pages[index]
+        return self._precision.best_page(node)
 
     def _static_rest(self, session: Session) -> int:
         """Tokens of the static prompt's partial page that go on where the session's KV ends."""

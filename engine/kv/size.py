@@ -142,7 +142,7 @@ def _layout(
     head_dim = latent.rank if latent else shape.head_dim
     plain = kv_dtype if kv_dtype in PLAIN else need.dtype
     codec = Codec.of(kv_dtype, head_dim) if kv_dtype in CODECS else None
-    if latent and codec and codec.keys != codec.values:
+    if latent and codec and codec.keys.name != codec.values.name:
         raise SettingError("MLA keeps one latent for both: there are no values to code apart.")
     sizes = (shape.layers, attention.kv_heads, head_dim, need.page_size, getattr(torch, plain))
     return (

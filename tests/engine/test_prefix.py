@@ -298,3 +298,18 @@ def test_statistics_count_tokens_looked_up_found_and_evicted() -> None:
     cache.reserve(_open(cache, [1] * 16), 16)
     stats = cache.stats()
     assert (stats.looked_up_tokens, stats.hit_tokens, stats.evicted_tokens) == (24, 12, 12)
+
+
+def test_of_equal_pages_the_static_prompts_own_is_shared() -> None:
+    cache = _cache(static=8)
+    old = _open(cache, [*cache.static.tokens, 1, 2])
+    cache.attach(old)
+    again = Session(None, tokens=list(cache.static.tokens))  # the same prompt, computed anew
+    cache.add(again)
+    cache.reserve(again, 8)
+    cache.advance(again, 8)
+    cache.pin_static(again)
+    new = _open(cache, [*cache.static.tokens, 3, 4])
+    cache.attach(new)
+    assert new.pages[:2] == cache.static.pages != old.pages[:2]
+    cache.check()
