@@ -147,8 +147,7 @@ class KVCache:
 
     def make_all_room(self, session: Session) -> None:
         """Leave the pool to one session, whose coded pages move together."""
-        for other in [s for s in self._sessions if s.pages and not s.running and s is not session]:
-            self.drop(other)
+        self._supply.drop_idle(session)
         for page in self.pages.cached_pages:
             self.pages.discard(page)
         self._precision.close_ranks(session)
@@ -310,13 +309,12 @@ class KVCache:
         layout, frames = self.layout, self.pages.frames - len(self.static.pages)
         common = _common_prefix(tokens, self.static.tokens) // self.page_size
         shared = min(common, len(self.static.nodes))
+        if layout.codec is None:
+            return (shared + frames) * self.page_size
         window = layout.pages(layout.window_tokens) + 1 + (shared == 0)
-        plain = min(frames, window)
         # One frame more is needed for the page that is written to before another is coded.
-        coded = max(frames - window - 1, 0) * self.pages.per_frame if layout.codec else 0
-        if not layout.codec:
-            plain = frames
-        return (shared + plain + coded) * self.page_size
+        coded = max(frames - window - 1, 0) * self.pages.per_frame
+        return (shared + min(frames, window) + coded) * self.page_size
 
     def obtainable_slots(self, for_session: Session) -> int:
         """Slots that a session could have now: unheld ones, and those only idle others hold."""

@@ -39,7 +39,7 @@ class Supply:
             OutOfPages: there are too few all the same; nothing has changed.
         """
         if self._pages.available < count <= self._obtainable_frames(for_session):
-            self._make_room(for_session, lambda: count <= self._pages.available)
+            self.drop_idle(for_session, lambda: count <= self._pages.available)
         pages = self._pages.allocate(count)
         self._note_new(pages)
         return pages
@@ -51,7 +51,7 @@ class Supply:
             OutOfPages: there are too few all the same; nothing has changed.
         """
         if self._pages.available_slots < count <= self.obtainable_slots(for_session):
-            self._make_room(for_session, lambda: count <= self._pages.available_slots)
+            self.drop_idle(for_session, lambda: count <= self._pages.available_slots)
         pages = self._pages.allocate_coded(count)
         self._note_new(pages)
         return pages
@@ -61,7 +61,11 @@ class Supply:
         idle = sum(map(self._pages.slots, self._only_idle(for_session)))
         return self._pages.available_slots + idle
 
-    def _make_room(self, for_session: Session, enough: Callable[[], bool]) -> None:
+    def drop_idle(self, for_session: Session, enough: Callable[[], bool] = lambda: False) -> None:
+        """Idle sessions but this one give their pages up, the longest unused first, until enough.
+
+        Without a condition all do.
+        """
         for session in sorted(self._idle(for_session), key=lambda s: (s.last_used, s.id)):
             self._drop(session)
             if enough():

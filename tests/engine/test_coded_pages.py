@@ -162,14 +162,7 @@ def test_a_refresh_that_nobody_asked_for_gives_way(make_coded: MakeEngine) -> No
     engine = make_coded(refresh_tokens=64)
     session = engine.open([5] * 900)
     engine.generate(session, [6] * 200, Sampling(max_tokens=30)).result()
-    run_layer, begun, go_on = engine._model.run_layer, threading.Event(), threading.Event()
-
-    def slow(*given: Any) -> torch.Tensor:
-        begun.set()
-        assert go_on.wait(30)
-        return run_layer(*given)
-
-    engine._model.run_layer = slow  # type: ignore[method-assign]
+    begun, go_on = _held_refreshes(engine)
     pages = list(session.pages)
     assert begun.wait(30)
     assert engine.memory().kv_scratch_bytes > 0
@@ -188,14 +181,7 @@ def test_a_refresh_that_nobody_asked_for_leaves_its_pages_to_who_needs_them(
     limit = engine.context_tokens
     session = engine.open([5] * (limit // 3))
     engine.generate(session, (), Sampling(max_tokens=3)).result()
-    run_layer, begun, go_on = engine._model.run_layer, threading.Event(), threading.Event()
-
-    def slow(*given: Any) -> torch.Tensor:
-        begun.set()
-        assert go_on.wait(30)
-        return run_layer(*given)
-
-    engine._model.run_layer = slow  # type: ignore[method-assign]
+    begun, go_on = _held_refreshes(engine)
     assert begun.wait(30)
     other = engine.open([7] * (limit - 60), owner="someone else")
     generation = engine.generate(other, (), Sampling(max_tokens=20))
@@ -279,6 +265,19 @@ def test_an_unknown_codec_and_heads_that_it_cannot_take_are_refused_with_a_sente
     odd = make_tiny(hidden_size=144, num_attention_heads=2, num_key_value_heads=1, head_dim=72)
     with pytest.raises(SettingError, match=r"A head of 72 numbers"):
         Engine(EngineConfig(str(odd), device="cpu", kv_dtype="int4"))
+
+
+def _held_refreshes(engine: Engine) -> tuple[threading.Event, threading.Event]:
+    """Holds every refresh at its next layer: set when one is there, and to be set to let it go."""
+    run_layer, begun, go_on = engine._model.run_layer, threading.Event(), threading.Event()
+
+    def slow(*given: Any) -> torch.Tensor:
+        begun.set()
+        assert go_on.wait(30)
+        return run_layer(*given)
+
+    engine._model.run_layer = slow  # type: ignore[method-assign]
+    return begun, go_on
 
 
 def _until(condition: Callable[[], bool], limit_s: float = 60) -> None:
