@@ -1,8 +1,8 @@
 """A data folder in one file, and back.
 
 A backup is a zip: the database as one consistent copy, the stored copies of the documents that it
-lists, the vector index, and `manifest.json` with the length and SHA-256 of each. Models and the
-file of accounts are not in it.
+lists, and `manifest.json` with the length and SHA-256 of each. Models and the file of accounts are
+not in it, nor is the vector index, which is made from the database.
 
 It is made beside whatever works on the folder. The stored copies are named by their content and
 never written to, so they are taken by hard links first, within milliseconds of the database's copy.
@@ -25,12 +25,12 @@ from typing import Any, NamedTuple
 from chat.ui.figures import count
 from host.errors import BackupFailed
 from host.workspace import DATABASE_FILE
+from retrieval import durable
 from retrieval.database import is_storage_full, snapshot
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 FILES = "files"
-INDEX = ("index.faiss", "index.json")
 _ATTEMPTS = 5
 _UNFINISHED = ".backup-"
 _ABANDONED_S = 86400
@@ -88,8 +88,6 @@ def _take(data_dir: Path, taken: Path) -> list[str]:
         missing = [name for name in wanted if not _link(data_dir / FILES, taken / FILES, name)]
         if not missing:  # else a document was removed meanwhile: try again
             break
-    for name in INDEX:  # whether they fit is checked when they are loaded
-        _link(data_dir, taken, name)
     return missing
 
 
@@ -110,20 +108,20 @@ def _write(taken: Path, missing: list[str], target: Path) -> None:
     part.unlink(missing_ok=True)
     try:
         descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w+b") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-                listed = {}
-                for path in sorted(path for path in taken.rglob("*") if path.is_file()):
-                    name = path.relative_to(taken).as_posix()
-                    archive.write(path, name)
-                    listed[name] = {"bytes": path.stat().st_size, "sha256": _digest(path)}
-                made_at = datetime.now(UTC).isoformat(timespec="seconds")
-                manifest = {"pageturn_backup": FORMAT, "made_at": made_at}
-                manifest |= {"missing": missing, "files": listed}
-                archive.writestr(MANIFEST, json.dumps(manifest, indent=1))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, target)
+        with (
+            os.fdopen(descriptor, "w+b") as file,
+            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        ):
+            listed = {}
+            for path in sorted(path for path in taken.rglob("*") if path.is_file()):
+                name = path.relative_to(taken).as_posix()
+                archive.write(path, name)
+                listed[name] = {"bytes": path.stat().st_size, "sha256": _digest(path)}
+            made_at = datetime.now(UTC).isoformat(timespec="seconds")
+            manifest = {"pageturn_backup": FORMAT, "made_at": made_at}
+            manifest |= {"missing": missing, "files": listed}
+            archive.writestr(MANIFEST, json.dumps(manifest, indent=1))
+        durable.replace(part, target)
     finally:
         part.unlink(missing_ok=True)
 

@@ -6,7 +6,8 @@
                                     opens the folder next)   ->  both folders deleted
 
 Until the rename, nothing of the old data has been touched; after it, the new is complete. A kill
-at any moment leaves one of the two, and `finish` goes on where it stopped.
+or a power cut at any moment leaves one of the two, and `finish` goes on where it stopped: each
+arrow waits until what stands before it is on the disk.
 """
 
 import hashlib
@@ -22,17 +23,21 @@ from pathlib import Path
 from typing import Any
 
 from chat.migrations import require_known
-from host.backup import FILES, FORMAT, INDEX, MANIFEST, Contents, contents_of, stored_copies
+from host.backup import FILES, FORMAT, MANIFEST, Contents, contents_of, stored_copies
 from host.datafolder import DataFolder
 from host.errors import BackupFailed
 from host.workspace import DATABASE_FILE
+from retrieval import durable
 from retrieval.database import is_storage_full
 
 _NEW, _RESTORED, _REPLACED = ".restore-new", "restored", "replaced"
 _AWAY = "old is away"
 # What reading an archive raises when it is none, or was changed.
 _DAMAGED = (EOFError, ValueError, KeyError, TypeError, AttributeError, RuntimeError)
-_NAME = re.compile(rf"{re.escape(DATABASE_FILE)}|index\.(?:faiss|json)|{FILES}/[0-9a-f]{{64}}")
+# The vector index is made again from the restored database: backups of earlier versions hold one,
+# and native code is not handed what came from elsewhere.
+_INDEX = ("index.faiss", "index.json")
+_NAME = re.compile(rf"{re.escape(DATABASE_FILE)}|{FILES}/[0-9a-f]{{64}}")
 _CHUNK_BYTES = 2**20
 
 
@@ -69,7 +74,10 @@ def restore(data_dir: Path, archive: Path) -> Contents:
         new.mkdir()
         missing = _unpack(archive, new)
         contents = _check_database(new, missing)
+        for folder in (new / FILES, new):
+            durable.sync_folder(folder)
         os.replace(new, data_dir / _RESTORED)
+        durable.sync_folder(data_dir)
     except BackupFailed:
         raise
     except (zipfile.BadZipFile, zlib.error, *_DAMAGED) as error:
@@ -104,16 +112,21 @@ def finish(data_dir: Path) -> None:
         replaced.mkdir(exist_ok=True)
         for part in _parts(data_dir):  # they are all old
             os.replace(part, replaced / part.name)
+        for folder in (replaced, data_dir):
+            durable.sync_folder(folder)
         (restored / _AWAY).touch()
+        durable.sync_folder(restored)
     for part in _parts(restored):
-        os.replace(part, data_dir / part.name)
+        if part.name not in _INDEX:  # a restore that an earlier version began
+            os.replace(part, data_dir / part.name)
+    durable.sync_folder(data_dir)
     shutil.rmtree(restored)
     shutil.rmtree(replaced, ignore_errors=True)
 
 
 def _parts(folder: Path) -> list[Path]:
-    """What a backup is made of and what gives way to it: the database with its log and copies."""
-    names = {FILES, *INDEX}
+    """What a restore puts in place, and what gives way to it: the database with log and copies."""
+    names = {FILES, *_INDEX}
     return [
         path
         for path in folder.iterdir()
@@ -130,6 +143,8 @@ def _unpack(source: Path, new: Path) -> list[str]:
             raise _broken(source, "it holds no database")
         (new / FILES).mkdir()
         for name, about in listed.items():
+            if name in _INDEX:
+                continue
             if not _NAME.fullmatch(name):
                 raise _broken(source, f"{name!r} is no part of a data folder")
             digest = _extract(archive, name, new / name, about["bytes"])
@@ -162,8 +177,7 @@ def _extract(archive: zipfile.ZipFile, name: str, target: Path, size: int) -> st
                 raise ValueError(f"{name} is longer than it says")
             digest.update(chunk)
             file.write(chunk)
-        file.flush()
-        os.fsync(file.fileno())
+    durable.sync_file(target)
     return digest.hexdigest()
 
 

@@ -1,7 +1,6 @@
 """One database for documents and conversations, and the way to a transaction on it."""
 
 import errno
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -14,6 +13,8 @@ from sqlalchemy.engine import Connection, Dialect, make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
 from sqlalchemy.types import TypeDecorator
+
+from retrieval import durable
 
 BUSY_TIMEOUT_S = 30.0
 _COPY = ".before-"
@@ -91,7 +92,7 @@ class Database:
             part = copy.with_name(copy.name + ".part")
             part.unlink(missing_ok=True)
             snapshot(self.path, part)
-            os.replace(part, copy)
+            durable.replace(part, copy)
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the database file, so that deleted text leaves both.
@@ -132,7 +133,8 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     try:
         cursor.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT_S * 1000)}")
         cursor.execute("PRAGMA journal_mode = WAL")
-        cursor.execute("PRAGMA synchronous = NORMAL")
+        # A commit returns when its log is on the disk: what was acknowledged survives a power cut.
+        cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute("PRAGMA foreign_keys = ON")
         # What is deleted is overwritten, not merely marked as free.
         cursor.execute("PRAGMA secure_delete = ON")

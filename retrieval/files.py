@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from retrieval import durable
 from retrieval.database import is_storage_full
 from retrieval.errors import DataFolderNotWritable, StorageFull, Unreadable
 
@@ -30,7 +31,9 @@ class FileStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         with self._explained():
-            folder.mkdir(parents=True, exist_ok=True)
+            if not folder.is_dir():
+                folder.mkdir(parents=True)
+                durable.sync_folder(folder.parent)
             probe = folder / f"{_INCOMING}{uuid.uuid4().hex}"
             probe.touch()
             probe.unlink()
@@ -54,9 +57,9 @@ class FileStore:
             copy.unlink(missing_ok=True)
 
     def accept(self, received: Received) -> None:
-        """Give a received copy its name for good."""
+        """Give a received copy its name for good: it is on the disk when this returns."""
         with self._explained():
-            received.copy.replace(self.path(received.content_hash))
+            durable.replace(received.copy, self.path(received.content_hash))
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

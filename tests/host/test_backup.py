@@ -1,10 +1,12 @@
 """A data folder saved in one file, and brought back."""
 
+import hashlib
 import json
 import os
 import shutil
 import sqlite3
 import stat
+import sys
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
@@ -17,12 +19,13 @@ from chat.context import Context
 from chat.errors import DatabaseTooNew
 from chat.store import ConversationStore
 from host import restore as restoring
-from host.backup import MANIFEST, backup
+from host.backup import FILES, MANIFEST, backup
 from host.datafolder import DataFolder
 from host.errors import BackupFailed, DataFolderBusy
 from host.restore import finish, restore_into
 from host.settings import Settings
 from host.workspace import DATABASE_FILE, Workspace
+from tests.disk import watched_disk
 
 HERON = "The heron stands in the northern pond and waits for frogs."
 BREAD = "Dough rises for twelve hours before the bread is baked."
@@ -143,9 +146,63 @@ def test_a_folder_in_use_is_left_alone(saved: Path, other: Path, opened: Open) -
 def test_a_backup_holds_what_is_needed_and_is_for_its_owner_alone(saved: Path) -> None:
     assert stat.S_IMODE(saved.stat().st_mode) == 0o600
     names = zipfile.ZipFile(saved).namelist()
-    assert {DATABASE_FILE, "index.faiss", "index.json", MANIFEST} <= {*names}
+    assert {DATABASE_FILE, MANIFEST} <= {*names}
     assert len([name for name in names if name.startswith("files/")]) == 1
-    assert len(names) == 5
+    assert len(names) == 3
+
+
+def test_the_index_of_an_older_backup_is_made_anew_and_never_read(
+    saved: Path, other: Path, opened: Open
+) -> None:
+    planted = b"IwFl is what native code would read"
+    with zipfile.ZipFile(saved, "a") as archive:
+        manifest = json.loads(archive.read(MANIFEST))
+        for name in ("index.faiss", "index.json"):
+            archive.writestr(name, planted)
+            digest = hashlib.sha256(planted).hexdigest()
+            manifest["files"][name] = {"bytes": len(planted), "sha256": digest}
+    rewritten = saved.with_name("older.zip")
+    with zipfile.ZipFile(saved) as source, zipfile.ZipFile(rewritten, "w") as target:
+        for name in source.namelist():
+            if name != MANIFEST:
+                target.writestr(name, source.read(name))
+        target.writestr(MANIFEST, json.dumps(manifest))
+    restore_into(other, rewritten, replace=True)
+    assert not list(other.glob("index.*"))
+    assert holds(opened(other)) == HERONS
+
+
+def test_an_index_in_a_restore_that_an_older_version_began_is_left_behind(
+    saved: Path, other: Path, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as cut_off:
+        cut_off.setattr(restoring, "finish", lambda folder: None)
+        restore_into(other, saved, replace=True)
+    (other / "restored" / "index.faiss").write_bytes(b"IwFl")
+    finish(other)
+    assert not list(other.glob("index.*"))
+    assert holds(opened(other)) == HERONS
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="paths are read from /proc")
+def test_each_step_of_a_restore_is_on_the_disk_before_the_next(saved: Path, other: Path) -> None:
+    with watched_disk() as asked:
+        restore_into(other, saved, replace=True)
+    new, restored = other / ".restore-new", other / "restored"
+    committed = asked.index(("rename", restored))
+    before, after = asked[:committed], asked[committed + 1 :]
+    for path in (new / DATABASE_FILE, new / FILES, new):
+        assert ("sync", path) in before
+    assert after[0] == ("sync", other)
+    away = after.index(("sync", restored))  # the note that the old data is away
+    moved = [n for n, one in enumerate(after) if one.what == "rename"]
+    out = [n for n in moved if after[n].path.parent == other / "replaced"]
+    back = [n for n in moved if after[n].path.parent == other]
+    assert out
+    assert back
+    assert ("sync", other) in after[max(out) : away]
+    assert max(out) < away < min(back)
+    assert ("sync", other) in after[max(back) :]
 
 
 def test_a_backup_overwrites_nothing(saved: Path, other: Path, tmp_path: Path) -> None:
