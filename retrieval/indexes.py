@@ -112,19 +112,19 @@ class Indexes:
                 log.warning("the vector index could not be written", exc_info=True)
 
     def mend_lexical(self) -> None:
-        """Make the word index, and fill it again if it does not hold just what the database has.
+        """Fill the word index again if it does not hold just what the database has.
 
         They change in the same transactions, so this finds only what somebody else broke.
         """
         with self._database.session() as session:
-            self.lexical.create(session)
             if self.lexical.ids(session) != store.all_passage_ids(session):
                 log.warning("the word index did not fit the database and is built again")
                 self._fill_lexical(session)
 
     def _fill_lexical(self, session: Session) -> None:
         self.lexical.clear(session)
-        self.lexical.add(session, store.index_texts(session))
+        for owner in store.owners(session):
+            self.lexical.add(session, owner, store.index_texts(session, owner=owner))
 
     def rebuild(self) -> None:
         """Build both again from the database. Raises EmbedderUnavailable."""

@@ -169,7 +169,7 @@ class Indexer:
             document = session.get(store.Document, id)
             if document is None:  # removed meanwhile
                 return
-            self._indexes.lexical.remove(session, store.clear_content(session, id))
+            self._indexes.lexical.remove(session, document.owner, store.clear_content(session, id))
             pages = dict(enumerate(parsed.pages, 1))
             store.insert_rows(
                 session,
@@ -209,7 +209,7 @@ class Indexer:
             document.embedder = self._embedder.fingerprint
             document.state, document.reason = "embedding", None
             session.flush()
-            self._indexes.lexical.add(session, store.index_texts(session, id))
+            self._indexes.lexical.add(session, document.owner, store.index_texts(session, id=id))
 
     def _embed(self, document: store.Document) -> None:
         if document.embedder != self._embedder.fingerprint:
@@ -239,12 +239,14 @@ class Indexer:
         """Drop the vectors of another embedder; if that read longer passages, them as well."""
         with self._indexes.lock, self._database.session() as session:
             self._indexes.vectors()  # which looks for what was before, while that is there
-            texts = [text for _, text in store.index_texts(session, document.id)]
+            texts = [text for _, text in store.index_texts(session, id=document.id)]
             if self._embedder.reads_whole(texts):
                 sentence_rows.forget(session, document.id)
                 store.forget_vectors(session, document.id, self._embedder.fingerprint)
             else:
-                self._indexes.lexical.remove(session, store.clear_content(session, document.id))
+                self._indexes.lexical.remove(
+                    session, document.owner, store.clear_content(session, document.id)
+                )
                 store.set_state(session, document.id, "queued")
 
     def _finish(self, id: str) -> None:
@@ -265,7 +267,9 @@ class Indexer:
                 document = session.get(store.Document, id)
                 if document is None:
                     return
-                self._indexes.lexical.remove(session, store.clear_content(session, id))
+                self._indexes.lexical.remove(
+                    session, document.owner, store.clear_content(session, id)
+                )
                 document.state, document.reason = "refused", reason
                 session.flush()
                 wanted = store.is_content_wanted(session, document.content_hash)

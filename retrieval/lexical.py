@@ -1,13 +1,12 @@
-"""Search by words. SQLite's FTS5 today, behind an interface so that another database can join.
+"""Search by words: what they are cut into, what each tells, and the interface of their index.
 
 Chinese, Japanese and Korean do not put spaces between words; every run of their characters is
 indexed as overlapping pairs ("键值缓存" -> "键值 值缓 缓存"), so that a word of two characters or
 more is found wherever it stands. Other words lose their accents and English endings (Porter's
-stemmer). The cutting is ours, the same for passages, questions and evidence: FTS5 only sees terms
-with spaces between them.
+stemmer). The cutting is ours, the same for passages, questions and evidence: an index (`fts5.py`)
+only sees terms with spaces between them.
 """
 
-import json
 import math
 import re
 import unicodedata
@@ -16,16 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 import Stemmer
-from sqlalchemy import bindparam, text
 from sqlalchemy.orm import Session
-
-from retrieval.owners import visible_to
-
-FTS5_TABLE = "passages_fts"
-CREATE_FTS5 = (
-    f"CREATE VIRTUAL TABLE IF NOT EXISTS {FTS5_TABLE} "
-    "USING fts5(words, tokenize = 'unicode61 remove_diacritics 0')"
-)
 
 # Han, kana, Hangul; their half- and full-width variants are folded by NFKC before.
 _CJK = (
@@ -33,7 +23,7 @@ _CJK = (
     "\U00020000-\U0003ffff"
 )
 _RUN = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
-_CJK_CHARACTER = re.compile(rf"[{_CJK}]")
+CJK_CHARACTER = re.compile(rf"[{_CJK}]")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 
 _STOP_WORDS = frozenset(
@@ -54,7 +44,7 @@ MAX_MATCHES = 40_000
 # What the terms of earlier questions count beside those of the question itself.
 CARRIED_SHARE = 0.5
 # BM25 counts a term's further occurrences less and less: at most 1 + this many times.
-_BM25_K1 = 1.2
+BM25_K1 = 1.2
 
 _stemmer = Stemmer.Stemmer("porter")
 
@@ -64,7 +54,7 @@ def words(text: str) -> list[str]:
     folded = _THOUSANDS.sub("", unicodedata.normalize("NFKC", text).casefold())
     found: list[str] = []
     for run in _RUN.findall(folded):
-        if len(run) > 2 and _CJK_CHARACTER.match(run):
+        if len(run) > 2 and CJK_CHARACTER.match(run):
             found.extend(run[i : i + 2] for i in range(len(run) - 1))
         else:
             found.append(run)
@@ -76,7 +66,7 @@ def _term(word: str) -> str:
     """A word without accents and ending."""
     if word.isascii():
         return str(_stemmer.stemWord(word))
-    if _CJK_CHARACTER.match(word):
+    if CJK_CHARACTER.match(word):
         return word
     plain = "".join(c for c in unicodedata.normalize("NFD", word) if not unicodedata.combining(c))
     return str(_stemmer.stemWord(unicodedata.normalize("NFC", plain)))
@@ -96,25 +86,13 @@ def query_terms(question: str) -> list[str]:
     return list(dict.fromkeys(map(_term, telling or every)))
 
 
-def fts5_query(terms: "Terms") -> str:
-    """An FTS5 expression for any of the terms that some passage has; "" if there is none."""
-    asked = [term for term in terms.ranked_by for _ in range(terms.times(term))]
-    return " OR ".join(map(_quoted, asked))
-
-
-def _quoted(term: str) -> str:
-    """A term is letters and digits only, so no quote can be inside the quotes. A single CJK
-    character is looked for at the beginning of the pairs."""
-    return f'"{term}"{"*" if len(term) == 1 and _CJK_CHARACTER.match(term) else ""}'
-
-
 class LexicalHit(NamedTuple):
     id: int
     score: float
 
 
 class Terms(NamedTuple):
-    """What to look for, and how many of all passages have each term.
+    """What to look for, and how many of the passages that the asker sees have each term.
 
     `own` are the terms of the question itself; the others were carried over from earlier ones,
     and count half.
@@ -127,11 +105,14 @@ class Terms(NamedTuple):
     def weight(self, term: str) -> float:
         """How much a term tells, its inverse document frequency. One that nobody has tells most:
         a question that asks for it is not answered."""
-        share = 1.0 if term in self.own else CARRIED_SHARE
-        return share * math.log((self.passages + 1) / (self.having[term] + 0.5))
+        return self.share(term) * math.log((self.passages + 1) / (self.having[term] + 0.5))
+
+    def share(self, term: str) -> float:
+        """What a term counts beside one of the question itself."""
+        return 1.0 if term in self.own else CARRIED_SHARE
 
     def times(self, term: str) -> int:
-        """How often a term is asked for: FTS5 knows no weights, but counts each time."""
+        """How often a term is asked for: FTS5 knows no shares, but counts each time."""
         return 2 if term in self.own and len(self.own) < len(self.having) else 1
 
     @property
@@ -159,18 +140,25 @@ class Terms(NamedTuple):
     @property
     def best_possible(self) -> float:
         """The score of a passage that is full of every term."""
-        return sum(self.weights.values()) * (1 + _BM25_K1)
+        return sum(self.weights.values()) * (1 + BM25_K1)
 
 
 class LexicalIndex(Protocol):
     """Each call works inside the session's transaction, so index and passages cannot disagree."""
 
-    def create(self, session: Session) -> None: ...
-    def add(self, session: Session, texts: Iterable[tuple[int, str]]) -> None: ...
-    def remove(self, session: Session, ids: Sequence[int]) -> None: ...
+    def add(self, session: Session, owner: str, texts: Iterable[tuple[int, str]]) -> None: ...
+    def remove(self, session: Session, owner: str, ids: Sequence[int]) -> None: ...
     def clear(self, session: Session) -> None: ...
-    def ids(self, session: Session) -> list[int]: ...
-    def terms(self, session: Session, own: Sequence[str], carried: Sequence[str]) -> Terms: ...
+
+    def ids(self, session: Session) -> list[int]:
+        """The passages of all owners, ascending."""
+        ...
+
+    def terms(
+        self, session: Session, owner: str, own: Sequence[str], carried: Sequence[str]
+    ) -> Terms:
+        """What to look for, counted in what the owner sees and in nothing else."""
+        ...
 
     def search(
         self,
@@ -182,82 +170,3 @@ class LexicalIndex(Protocol):
     ) -> list[LexicalHit]:
         """Passages of ready documents that the owner sees, by falling BM25."""
         ...
-
-
-class Fts5Index:
-    """The lexical index in SQLite's FTS5, ranked by BM25."""
-
-    def create(self, session: Session) -> None:
-        session.execute(text(CREATE_FTS5))
-
-    def add(self, session: Session, texts: Iterable[tuple[int, str]]) -> None:
-        rows = [{"id": id, "words": " ".join(terms(passage))} for id, passage in texts]
-        if rows:
-            session.execute(
-                text(f"INSERT INTO {FTS5_TABLE}(rowid, words) VALUES (:id, :words)"), rows
-            )
-
-    def remove(self, session: Session, ids: Sequence[int]) -> None:
-        if not ids:
-            return
-        session.execute(
-            text(f"DELETE FROM {FTS5_TABLE} WHERE rowid = :id"), [{"id": id} for id in ids]
-        )
-        # FTS5 only marks entries as deleted; merging its segments drops the words themselves.
-        session.execute(text(f"INSERT INTO {FTS5_TABLE}({FTS5_TABLE}) VALUES ('optimize')"))
-
-    def clear(self, session: Session) -> None:
-        session.execute(text(f"DROP TABLE IF EXISTS {FTS5_TABLE}"))
-        self.create(session)
-
-    def ids(self, session: Session) -> list[int]:
-        return list(session.scalars(text(f"SELECT rowid FROM {FTS5_TABLE} ORDER BY rowid")))
-
-    def terms(self, session: Session, own: Sequence[str], carried: Sequence[str]) -> Terms:
-        # FTS5 keeps a row for each text here; to count the index itself would read all of it.
-        passages = session.scalar(text(f"SELECT count(*) FROM {FTS5_TABLE}_docsize")) or 0
-        every = list(dict.fromkeys([*own, *carried]))
-        counts = session.scalars(
-            text(
-                f"SELECT (SELECT count(*) FROM {FTS5_TABLE} WHERE {FTS5_TABLE} MATCH value) "
-                "FROM json_each(:terms) ORDER BY key"
-            ),
-            {"terms": json.dumps(list(map(_quoted, every)))},
-        )
-        return Terms(passages, dict(zip(every, counts, strict=True)), frozenset(own))
-
-    def search(
-        self,
-        session: Session,
-        terms: Terms,
-        owner: str,
-        documents: Sequence[str] | None,
-        limit: int,
-    ) -> list[LexicalHit]:
-        query = fts5_query(terms)
-        if not query:
-            return []
-        chosen = "" if documents is None else "AND d.id IN :documents "
-        statement = text(
-            f"SELECT p.id, -r.bm25 * :share FROM (SELECT rowid, bm25({FTS5_TABLE}) AS bm25 "
-            f"FROM {FTS5_TABLE} WHERE {FTS5_TABLE} MATCH :query "
-            "ORDER BY bm25, rowid LIMIT :ranked) r JOIN passages p ON p.id = r.rowid "
-            "JOIN documents d ON d.id = p.document_id "
-            f"WHERE d.owner IN :owners AND d.state = 'ready' {chosen}"
-            "ORDER BY r.bm25, p.id LIMIT :limit"
-        ).bindparams(bindparam("owners", expanding=True))
-        values: dict[str, object] = {"query": query, "owners": visible_to(owner), "limit": limit}
-        values["share"] = terms.unit
-        if documents is not None:
-            statement = statement.bindparams(bindparam("documents", expanding=True))
-            values["documents"] = list(documents)
-        # Whose a passage is takes longer to ask than its rank: first the best of all owners are
-        # asked, and only where too few of them are left, every match (-1).
-        matches = sum(terms.having.values())
-        hits: list[LexicalHit] = []
-        for ranked in (5 * limit, -1):
-            rows = session.execute(statement, values | {"ranked": ranked})
-            hits = [LexicalHit(*row) for row in rows]
-            if len(hits) == limit or matches <= ranked:
-                break
-        return hits

@@ -19,9 +19,10 @@ from retrieval.errors import (
 )
 from retrieval.evidence import Evidence, evidence
 from retrieval.files import FileStore, Received
+from retrieval.fts5 import Fts5Index
 from retrieval.indexes import Indexes
 from retrieval.indexing import Indexer
-from retrieval.lexical import Fts5Index, LexicalIndex
+from retrieval.lexical import LexicalIndex
 from retrieval.page_image import PageNotDrawn, draw_page
 from retrieval.parsers.formats import format_of
 from retrieval.parsers.identify import identify
@@ -292,7 +293,7 @@ class Library:
                 if not view.settled:
                     return self._explained(view)
                 ids = store.clear_content(session, document_id)
-                self._indexes.lexical.remove(session, ids)
+                self._indexes.lexical.remove(session, owner, ids)
                 store.set_state(session, document_id, "queued")
             self._indexes.forget(ids)
         self._indexer.wake()
@@ -313,7 +314,7 @@ class Library:
                 if view.owner != owner:
                     raise DocumentShared(view.name)
                 ids = store.clear_content(session, document_id)
-                self._indexes.lexical.remove(session, ids)
+                self._indexes.lexical.remove(session, owner, ids)
                 store.delete_document(session, document_id)
             self._drop_unwanted(view.content_hash)
             self._indexes.forget(ids)

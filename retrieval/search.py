@@ -79,7 +79,7 @@ def search(
     known = dense.embedder.handles(question)
     with database.reading() as session:
         carried = [term for one in earlier for term in query_terms(one)]
-        wanted = indexes.lexical.terms(session, query_terms(question), carried)
+        wanted = indexes.lexical.terms(session, scope.owner, query_terms(question), carried)
         by_words: list[LexicalHit] = []
         by_meaning: list[DenseHit] = []
         if side != "meaning":
@@ -92,7 +92,11 @@ def search(
         if known and by_meaning:
             # A vector drawn towards other questions stands out less, whatever the model knows.
             best = by_meaning[0].cosine
-            margin = None if earlier else dense.vectors.stands_out(vector, best)
+            margin = None
+            if not earlier:
+                margin = dense.vectors.stands_out(
+                    vector, best, scope.owner, lambda: _visible(session, scope.owner)
+                )
             weight = lexical_weight(margin)
         fused = fuse(
             by_words,
@@ -128,6 +132,13 @@ def _by_meaning(session: Session, dense: Dense, vector: Vectors, scope: Scope) -
     if len(hits) < CANDIDATES < len(nearest):
         hits = dense.vectors.search(vector, CANDIDATES, list(store.visible_ids(session, *scope)))
     return hits
+
+
+def _visible(session: Session, owner: str) -> set[int] | None:
+    """The passages that an owner sees, None where that is all there are."""
+    if not store.has_hidden(session, owner):
+        return None
+    return store.visible_ids(session, owner, None)
 
 
 def lexical_weight(margin: float | None) -> float:

@@ -341,11 +341,20 @@ def all_passage_ids(session: Session) -> list[int]:
     return list(session.scalars(select(Passage.id).order_by(Passage.id)))
 
 
-def index_texts(session: Session, id: str | None = None) -> list[tuple[int, str]]:
-    """(passage id, what its words are indexed as), of one document or of all."""
+def owners(session: Session) -> list[str]:
+    """Everybody who has documents, in order of name."""
+    return list(session.scalars(select(Document.owner).distinct().order_by(Document.owner)))
+
+
+def index_texts(
+    session: Session, *, id: str | None = None, owner: str | None = None
+) -> list[tuple[int, str]]:
+    """(passage id, what its words are indexed as), of one document or of one owner's."""
     query = select(Passage.id, Document.title, Passage.heading, Passage.text).join(Document)
     if id is not None:
         query = query.where(Passage.document_id == id)
+    if owner is not None:
+        query = query.where(Document.owner == owner)
     rows = session.execute(query.order_by(Passage.id))
     return [(id, f"{title}\n{heading}\n{text}") for id, title, heading, text in rows]
 

@@ -5,7 +5,7 @@ import json
 import math
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,7 +72,8 @@ class VectorIndex:
         self._lock = threading.Lock()
         self._index: Any = self._flat()
         self._dirty = True
-        self._sample: NDArray[np.float32] | None = None
+        # What the passages that an owner sees are like, until the index changes.
+        self._samples: dict[str, NDArray[np.float32]] = {}
 
     def _flat(self) -> Any:
         return self._faiss.IndexIDMap2(self._faiss.IndexFlatIP(self.dim))
@@ -119,14 +120,14 @@ class VectorIndex:
         if not identity.holds_same(found):
             return False
         with self._lock:
-            self._index, self._dirty, self._sample = index, False, None
+            self._index, self._dirty, self._samples = index, False, {}
         return True
 
     def rebuild(self, vectors: Iterable[tuple[int, bytes]]) -> None:
         """Forget everything and take these (passage id, vector) instead."""
         index = self._built(*self._matrix(vectors))
         with self._lock:
-            self._index, self._dirty, self._sample = index, True, None
+            self._index, self._dirty, self._samples = index, True, {}
 
     def add(self, vectors: Iterable[tuple[int, bytes]]) -> None:
         """Take in more passages. Once there are many for its lists, the index is made anew beside
@@ -136,7 +137,7 @@ class VectorIndex:
             return
         with self._lock:
             self._index.add_with_ids(matrix, ids)
-            self._dirty, self._sample = True, None
+            self._dirty, self._samples = True, {}
             index = self._index
         lists = self._lists(index)
         if list_count(index.ntotal) > (2 * lists.nlist if lists else 0):
@@ -173,7 +174,7 @@ class VectorIndex:
 
     def remove(self, ids: Sequence[int]) -> None:
         with self._lock:
-            self._dirty, self._sample = True, None
+            self._dirty, self._samples = True, {}
             self._index.remove_ids(np.array(ids, dtype=np.int64))
 
     def search(
@@ -207,21 +208,38 @@ class VectorIndex:
                     continue
         return found
 
-    def stands_out(self, vector: NDArray[np.float32], cosine: float) -> float | None:
-        """By how many standard deviations a cosine is above the mean of all passages.
+    def stands_out(
+        self,
+        vector: NDArray[np.float32],
+        cosine: float,
+        owner: str,
+        visible: Callable[[], Collection[int] | None],
+    ) -> float | None:
+        """By how many standard deviations a cosine is above the mean of what an owner sees.
 
-        Measured on a sample; None if there are too few passages to say.
+        Measured on a sample of the passages that are `visible` (None: all), which is asked for
+        when the index has changed; None if they are too few to say.
         """
-        with self._lock:
-            if self._sample is None:
-                ids = self._ids(self._index)
-                ids = ids[:: max(1, len(ids) // _SAMPLED)]
-                self._sample = self._index.reconstruct_batch(ids) if len(ids) else None
-            sample = self._sample
-        if sample is None or len(sample) < _FEW:
+        sample = self._samples.get(owner)
+        if sample is None:
+            sample = self._sampled(owner, visible())
+        if len(sample) < _FEW:
             return None
         cosines = sample @ vector
         return float((cosine - cosines.mean()) / (cosines.std() or 1.0))
+
+    def _sampled(self, owner: str, visible: Collection[int] | None) -> NDArray[np.float32]:
+        """Vectors [passages, dim], the same ones whatever else the index holds."""
+        with self._lock:
+            ids = np.sort(self._ids(self._index))
+            if visible is not None:
+                ids = np.intersect1d(ids, np.fromiter(visible, np.int64))
+            ids = ids[:: max(1, len(ids) // _SAMPLED)]
+            sample = np.empty((0, self.dim), np.float32)
+            if len(ids):
+                sample = self._index.reconstruct_batch(ids)
+            self._samples[owner] = sample
+        return sample
 
     def save(self, model: str) -> None:
         """Write the file if something changed, and that its embedder is found at `model`.

@@ -7,7 +7,6 @@ from pathlib import Path
 import docx
 
 from retrieval.database import Base, Database
-from retrieval.lexical import Fts5Index
 
 _PAD = bytes.fromhex("28bf4e5e4e758a4164004e56fffa01082e2e00b6d0683e802f0ca9fe6453697a")
 
@@ -126,6 +125,4 @@ def make_database(folder: Path) -> Database:
     folder.mkdir(parents=True, exist_ok=True)
     database = Database(f"sqlite:///{folder}/pageturn.db")
     Base.metadata.create_all(database.engine)
-    with database.session() as session:
-        Fts5Index().create(session)
     return database

@@ -1,10 +1,16 @@
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import text
 
 from retrieval import store
 from retrieval.database import Database
-from retrieval.lexical import Fts5Index, Terms, fts5_query, query_terms, terms, words
+from retrieval.fts5 import Fts5Index, fts5_query
+from retrieval.lexical import LexicalHit, Terms, query_terms, terms, words
+from retrieval.owners import SHARED
+from tests.retrieval.make_files import make_database
 
 index = Fts5Index()
 
@@ -29,13 +35,13 @@ def fill(database: Database, texts: list[str], owner: str = "local", state: str 
         ]
         store.insert_rows(session, store.Passage, rows)
         ids = store.passage_ids(session, document.id)
-        index.add(session, list(zip(ids, texts, strict=True)))
+        index.add(session, owner, list(zip(ids, texts, strict=True)))
         return document.id
 
 
 def find(database: Database, question: str, owner: str = "local", **more: list[str]) -> list[str]:
     with database.reading() as session:
-        wanted = index.terms(session, query_terms(question), more.get("carried", []))
+        wanted = index.terms(session, owner, query_terms(question), more.get("carried", []))
         hits = index.search(session, wanted, owner, more.get("documents"), 10)
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
         return [session.get_one(store.Passage, hit.id).text for hit in hits]
@@ -84,7 +90,7 @@ def test_accents_and_endings_make_no_difference() -> None:
 def test_a_term_that_few_passages_have_tells_more(database: Database) -> None:
     fill(database, ["a heron", "a grey heron", "a bittern"])
     with database.reading() as session:
-        found = index.terms(session, ["heron", "bittern", "stork"], ["grei", "heron"])
+        found = index.terms(session, "local", ["heron", "bittern", "stork"], ["grei", "heron"])
     assert found.passages == 3
     assert found.having == {"heron": 2, "bittern": 1, "stork": 0, "grei": 1}
     assert 0 < found.weight("heron") < found.weight("bittern") < found.weight("stork")
@@ -95,7 +101,7 @@ def test_terms_of_earlier_questions_count_half(database: Database) -> None:
     fill(database, ["heron", "bittern", "stork", "crane"])
     assert find(database, "bittern", carried=["heron"]) == ["bittern", "heron"]
     with database.reading() as session:
-        wanted = index.terms(session, ["bittern"], ["heron"])
+        wanted = index.terms(session, "local", ["bittern"], ["heron"])
         own, carried = index.search(session, wanted, "local", None, 10)
     assert carried.score == pytest.approx(own.score / 2)
 
@@ -115,6 +121,56 @@ def test_passages_of_others_do_not_push_an_owners_out(database: Database) -> Non
     fill(database, ["heron"] * 60, owner="her")
     fill(database, ["a heron among many other words that make it rank last of all"])
     assert len(find(database, "heron")) == 1
+
+
+def asked(database: Database, question: str, owner: str) -> tuple[Terms, list[LexicalHit]]:
+    """What the owner's question weighs, and what it finds."""
+    with database.reading() as session:
+        wanted = index.terms(session, owner, query_terms(question), ["water"])
+        return wanted, index.search(session, wanted, owner, None, 10)
+
+
+@pytest.mark.parametrize("shared", [[], ["a heron in shallow water", "a bittern in the reeds"]])
+def test_what_another_owner_has_changes_no_weight_no_rank_and_no_score(
+    database: Database, shared: list[str]
+) -> None:
+    fill(database, ["a heron waits", "a stork in the water", "an old pond", "bread"])
+    if shared:
+        fill(database, shared, owner=SHARED)
+    before = asked(database, "heron and stork and bittern?", "local")
+    assert before[1]
+    fill(database, ["stork", "bittern, and a heron too"] * 40, owner="her")
+    assert asked(database, "heron and stork and bittern?", "local") == before
+
+
+def test_own_and_shared_passages_are_ranked_as_one_collection(
+    database: Database, tmp_path: Path
+) -> None:
+    mine = ["a heron waits", "a stork in water", "an old pond"]
+    everyones = ["a bittern waits", "heron after heron", "two old ponds there"]
+    in_one = make_database(tmp_path / "in one")
+    fill(in_one, mine + everyones)
+    fill(database, mine)
+    fill(database, everyones, owner=SHARED)
+    question = "the old heron and a bittern?"
+    weighed, found = asked(database, question, "local")
+    weighed_in_one, found_in_one = asked(in_one, question, "local")
+    assert weighed == weighed_in_one
+    assert weighed.having == {"old": 2, "heron": 2, "bittern": 1, "water": 1}
+    assert [hit.id for hit in found] == [hit.id for hit in found_in_one]
+    assert [hit.score for hit in found] == pytest.approx([hit.score for hit in found_in_one])
+    in_one.close()
+
+
+def test_an_owners_name_goes_with_the_last_passage(database: Database) -> None:
+    fill(database, ["a bittern"], owner="ada")
+    id = fill(database, ["a heron"], owner="bob")
+    with database.session() as session:
+        index.remove(session, "bob", store.passage_ids(session, id))
+    with database.reading() as session:
+        schema = session.scalars(text("SELECT name FROM sqlite_master")).all()
+    assert f"passages_fts_{b'ada'.hex()}" in schema
+    assert not [name for name in schema if b"bob".hex() in name]
 
 
 def test_word_forms_are_found(database: Database) -> None:
@@ -141,7 +197,7 @@ def test_only_ready_documents_of_the_owner_and_the_chosen_ones_are_found(
 def test_removed_passages_leave_no_word_behind(database: Database) -> None:
     id = fill(database, ["a bittern", "a heron"])
     with database.session() as session:
-        index.remove(session, store.passage_ids(session, id))
+        index.remove(session, "local", store.passage_ids(session, id))
     with database.reading() as session:
         assert index.ids(session) == []
     assert find(database, "bittern") == []

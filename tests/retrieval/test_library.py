@@ -256,7 +256,7 @@ def test_a_word_index_that_lost_passages_is_filled_again_at_start(
     library.wait(library.add(write(tmp_path / "a.md", TEXT)).id, 120)
     library.close()
     with library._database.session() as session:
-        session.execute(text("DELETE FROM passages_fts"))
+        session.execute(text(f"DELETE FROM passages_fts_{b'local'.hex()}"))
     assert library.check().problems == (
         "The word index does not fit the database; rebuild the index.",
     )

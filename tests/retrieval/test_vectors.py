@@ -143,12 +143,14 @@ def test_the_cosine_of_a_passage_can_be_looked_up(index: VectorIndex) -> None:
 def test_a_passage_that_is_like_the_question_stands_out_from_the_rest(tmp_path: Path) -> None:
     index = VectorIndex(tmp_path, "model-a", DIM)
     index.rebuild(ROWS)
-    assert index.stands_out(VECTORS[2], 1.0) is None  # five passages say nothing
+    assert (
+        index.stands_out(VECTORS[2], 1.0, "ada", lambda: None) is None
+    )  # five passages say nothing
     rows = clustered(400)
     index.rebuild(rows)
     question = np.frombuffer(rows[7][1], VECTOR_DTYPE)
     cosines = np.stack([np.frombuffer(vector, VECTOR_DTYPE) for _, vector in rows]) @ question
     expected = (1.0 - cosines.mean()) / cosines.std()
-    assert index.stands_out(question, 1.0) == pytest.approx(expected, rel=1e-3)
+    assert index.stands_out(question, 1.0, "ada", lambda: None) == pytest.approx(expected, rel=1e-3)
     index.remove(range(400))
-    assert index.stands_out(question, 1.0) is None
+    assert index.stands_out(question, 1.0, "ada", lambda: None) is None
