@@ -69,6 +69,16 @@ class BadOption(ChatError):
         super().__init__(f"{name} is {value}, but must be {wanted}.")
 
 
+class DatabaseDamaged(ChatError):
+    """The database says of itself what no version of the program writes."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"The database is damaged ({problem}); nothing was changed. Put a backup in its place "
+            "with: python app.py restore FILE.zip --replace"
+        )
+
+
 class DatabaseTooNew(ChatError):
     """The database was written by a later version of the program."""
 

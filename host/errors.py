@@ -62,6 +62,20 @@ _BASES = (
     ("retrieval.errors", "RetrievalError"),
     ("chat.errors", "ChatError"),
 )
+# What the disk and the database say, by the function of `retrieval.database` that knows it.
+_STORAGE = (
+    ("is_storage_full", "The disk is full. Free some space and try again; nothing is lost."),
+    (
+        "is_locked",
+        "Another program is writing to the database and does not end. Close it and try again; "
+        "nothing is lost.",
+    ),
+    (
+        "is_damaged",
+        "The database is damaged; nothing was changed. Put a backup in its place with: "
+        "python app.py restore FILE.zip --replace",
+    ),
+)
 _SETTING_ERRORS = ("SettingError", "PoolTooSmall", "BadOption")
 
 
@@ -74,7 +88,8 @@ def explain(error: BaseException) -> Explained | None:
         if known is not None and isinstance(error, known):
             status = 2 if type(error).__name__ in _SETTING_ERRORS else 1
             return Explained(str(error), status)
-    is_storage_full = getattr(sys.modules.get("retrieval.database"), "is_storage_full", None)
-    if is_storage_full is not None and is_storage_full(error):
-        return Explained("The disk is full. Free some space and try again; nothing is lost.", 1)
+    for is_it, sentence in _STORAGE:
+        known = getattr(sys.modules.get("retrieval.database"), is_it, None)
+        if known is not None and known(error):
+            return Explained(sentence, 1)
     return None

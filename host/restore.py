@@ -52,14 +52,23 @@ def restore_into(data_dir: Path, archive: Path, *, replace: bool) -> Contents:
         folder.prepare()
         folder.acquire_to_serve()
         finish(data_dir)
-        database = data_dir / DATABASE_FILE
-        there = contents_of(database) if database.exists() else None
-        if there is not None and there.is_something and not replace:
+        if (there := _there(data_dir / DATABASE_FILE)) and not replace:
             raise BackupFailed(
                 f"{data_dir} holds {there}, which a restore replaces. Say --replace if you can do "
                 "without them, or choose another --data-dir."
             )
         return restore(data_dir, archive)
+
+
+def _there(database: Path) -> str:
+    """What a restore would replace, in words; "" if that is nothing."""
+    if not database.exists():
+        return ""
+    try:
+        contents = contents_of(database)
+    except sqlite3.DatabaseError as error:
+        return f"a database that cannot be read ({error})"
+    return str(contents) if contents.is_something else ""
 
 
 def restore(data_dir: Path, archive: Path) -> Contents:

@@ -149,12 +149,24 @@ def _begin_sqlite(connection: Connection) -> None:
 
 def is_storage_full(error: BaseException) -> bool:
     """True for any of the ways in which the system and SQLite say that no space is left."""
-    if isinstance(error, DBAPIError) and error.orig is not None:
-        return is_storage_full(error.orig)
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    if isinstance(error, sqlite3.Error):
-        # A quota or file size limit reaches SQLite as a failed write, not as "full".
-        code = getattr(error, "sqlite_errorcode", 0)
-        return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
-    return False
+    # A quota or file size limit reaches SQLite as a failed write, not as "full".
+    return _sqlite_code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+
+
+def is_locked(error: BaseException) -> bool:
+    """True where another process wrote to the database for longer than anybody waits."""
+    return _sqlite_code(error) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def is_damaged(error: BaseException) -> bool:
+    """True where the file of the database is none any more, or not what SQLite wrote."""
+    return _sqlite_code(error) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _sqlite_code(error: BaseException) -> int:
+    """SQLite's extended result code of an error, 0 of any other."""
+    if isinstance(error, DBAPIError) and error.orig is not None:
+        error = error.orig
+    return getattr(error, "sqlite_errorcode", 0) if isinstance(error, sqlite3.Error) else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chat.errors import DatabaseTooNew
+from chat.errors import DatabaseDamaged, DatabaseTooNew
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -22,15 +22,19 @@ def migrate(database: Database) -> None:
     """Bring a new or older database to this version's layout; quick where nothing is to be done.
 
     Everything happens in one transaction, so that a failure leaves the database as it was; and a
-    copy of an older one is put beside it first. Raises DatabaseTooNew.
+    copy of an older one is put beside it first. Raises DatabaseTooNew, DatabaseDamaged.
     """
     from alembic import command
     from alembic.runtime.migration import MigrationContext
+    from alembic.util import CommandError
 
     config, script = _history()
     writing = database.engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
     with writing.begin() as connection:
-        now = MigrationContext.configure(connection).get_current_revision()
+        try:
+            now = MigrationContext.configure(connection).get_current_revision()
+        except CommandError as error:  # its own table says what it never writes
+            raise DatabaseDamaged(str(error)) from error
         if now is not None:
             _require_known(now, script)
         head = script.get_current_head()
