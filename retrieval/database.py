@@ -162,6 +162,10 @@ def is_locked(error: BaseException) -> bool:
 
 def is_damaged(error: BaseException) -> bool:
     """True where the file of the database is none any more, or not what SQLite wrote."""
+    if isinstance(error, UnicodeDecodeError):  # what is wrong with a name, in its own bytes
+        return error.object.startswith(b"malformed database")
+    if isinstance(error, DBAPIError) and "Could not decode to UTF-8" in str(error.orig):
+        return True
     return _sqlite_code(error) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
