@@ -86,6 +86,8 @@ def _take(data_dir: Path, taken: Path) -> list[str]:
         snapshot(data_dir / DATABASE_FILE, taken / DATABASE_FILE)
         wanted = stored_copies(taken / DATABASE_FILE)
         missing = [name for name in wanted if not _link(data_dir / FILES, taken / FILES, name)]
+        for name in stored_copies(taken / DATABASE_FILE, refused=True) - wanted:
+            _link(data_dir / FILES, taken / FILES, name)
         if not missing:  # else a document was removed meanwhile: try again
             break
     return missing
@@ -138,9 +140,12 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def stored_copies(database: Path) -> set[str]:
-    """The hashes of the contents that a database's documents need."""
-    query = "SELECT DISTINCT content_hash FROM documents WHERE state != 'refused'"
+def stored_copies(database: Path, *, refused: bool = False) -> set[str]:
+    """The hashes of the contents that a database's documents need; or of those as well that were
+    `refused`, of which there is a copy where there was something to keep."""
+    query = "SELECT DISTINCT content_hash FROM documents"
+    if not refused:
+        query += " WHERE state != 'refused'"
     return {row[0] for row in _rows(database, query)}
 
 

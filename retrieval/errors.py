@@ -35,11 +35,15 @@ class NothingToIndex(Unreadable):
     """A sound file without any text."""
 
 
+class MayPass(Unreadable):
+    """A file that was not read for want of time or memory: another time it may be."""
+
+
 class CopyNotKept(RetrievalError):
-    """A refused document: nothing of it was kept that could be read again."""
+    """A document without a stored copy that could be read: a file that was refused as it came."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"{name} was refused and no copy was kept. Add the file again instead.")
+        super().__init__(f"No copy of {name} is there to be read. Add the file again instead.")
 
 
 class ParserStopped(RetrievalError):

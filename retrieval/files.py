@@ -71,9 +71,12 @@ class FileStore:
             raise DataFolderNotWritable(self.folder.parent, error) from error
 
     def is_whole(self, content_hash: str) -> bool:
-        """Whether the copy is what it was when it was stored. Raises OSError."""
-        with self.path(content_hash).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == content_hash
+        """Whether the copy is there, and what it was when it was stored. Raises OSError."""
+        try:
+            with self.path(content_hash).open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest() == content_hash
+        except FileNotFoundError:
+            return False
 
     def remove(self, content_hash: str) -> None:
         self.path(content_hash).unlink(missing_ok=True)

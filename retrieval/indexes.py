@@ -83,9 +83,13 @@ class Indexes:
     def retire_previous(self) -> None:
         """Every document is embedded by the current model: its index answers from now on."""
         with self.lock:
-            if self._previous is not None:
-                self._previous = None
-                self.save()
+            if self._previous is None:
+                return
+            with self._database.reading() as session:
+                if sentence_rows.count_incomplete(session, self._embedder.fingerprint):
+                    return  # some could not be done, and are tried at the next start
+            self._previous = None
+            self.save()
 
     def forget(self, ids: Sequence[int]) -> None:
         """Take passages out of the vectors, in memory and on disk, at once."""

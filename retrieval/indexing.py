@@ -1,5 +1,9 @@
 """The background thread that takes documents from "queued" to "ready" or "refused".
 
+A document that is read already is indexed again in a draft beside it, which takes its place in
+one transaction: until then, and if that fails, what was read before answers. What fails and may
+not fail another time is tried again after a pause (`retries.py`); a refusal keeps the stored copy.
+
 Every step is one transaction, and the database alone says what is done: a document in `parsing`
 is parsed again, one in `embedding` goes on with the passages that are not embedded. So a kill at
 any moment costs at most one step, and nothing has to be remembered elsewhere.
@@ -12,27 +16,23 @@ import logging
 import threading
 from pathlib import PurePath
 
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
-from retrieval import sentence_rows, store
+from retrieval import retries, sentence_rows, store
 from retrieval.database import Database, is_storage_full
 from retrieval.embedder import Embedder
 from retrieval.embedding import Embedding
-from retrieval.errors import (
-    EmbedderUnavailable,
-    ParserStopped,
-    RetrievalError,
-    StorageFull,
-    Unreadable,
-)
+from retrieval.errors import ParserStopped, RetrievalError, StorageFull, Unreadable
 from retrieval.files import FileStore
 from retrieval.gates import Gates
 from retrieval.indexes import Indexes
 from retrieval.parsers.process import ParsedFile, ParseLimits, parse
+from retrieval.retries import Retries
 
 log = logging.getLogger(__name__)
 
 RETRY_S = 5.0
+_COPY_DAMAGED = "The stored copy of the file is damaged or missing. Add the file again."
 
 
 class Indexer:
@@ -61,6 +61,7 @@ class Indexer:
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self.changed = threading.Condition()
+        self.retries = Retries()
         self.stalled: RetrievalError | None = None
 
     @property
@@ -105,18 +106,20 @@ class Indexer:
             self._notify()
             if not busy:
                 self._indexes.save()
-                self._wake.wait()
+                self._wake.wait(self.retries.pause_s())
 
     def step(self) -> bool:
         """One step of one document; False if nothing is left to do.
 
         Raises what concerns the machine (storage, database, embedder) rather than the document.
         """
+        resting = self.retries.resting()
         with self._database.reading() as session:
-            document = store.next_unfinished(session) or sentence_rows.next_incomplete(
-                session, self._embedder.fingerprint
+            document = store.next_unfinished(session, resting) or sentence_rows.next_incomplete(
+                session, self._embedder.fingerprint, resting
             )
         if document is None:
+            self.retries.keep(resting)
             self._indexes.retire_previous()
             return False
         try:
@@ -126,19 +129,47 @@ class Indexer:
                 self._embed(document)
             else:
                 self._parse(document)
-        except Unreadable as error:
-            self.refuse(document.id, error.reason)
         except Exception as error:
-            # What could be searched before is not given up.
-            if _is_of_machine(error) or document.state == "ready":
+            if retries.is_of_machine(error):
                 raise
-            log.exception("indexing %s failed", document.id)
-            self.refuse(
-                document.id,
-                f"Indexing the file failed ({type(error).__name__}: {error}). "
-                "The log has the details; adding the file again tries again.",
-            )
+            self._failed(document, error)
+        else:
+            self.retries.forget(document.id)
         return True
+
+    def _failed(self, document: store.Document, error: Exception) -> None:
+        """Try a document again later, or show why it is not indexed; its stored copy is kept."""
+        known = isinstance(error, Unreadable)
+        log.warning("indexing %s failed: %s", document.id, error, exc_info=not known)
+        reason = retries.reason(error)
+        if retries.may_pass(error):
+            if self.retries.again(document.id, f"{reason} It is tried again soon."):
+                return
+            reason += f" It was tried {retries.RETRIES + 1} times."
+        with self._indexes.lock, self._database.session() as session:
+            if session.get(store.Document, document.id) is None:  # removed meanwhile
+                return
+            if document.state == "ready":
+                store.set_state(session, document.id, "ready", reason)
+            elif document.replaces:
+                self._give_up_draft(session, document, reason)
+            else:
+                self._forget_content(session, document)
+                store.set_state(session, document.id, "refused", reason)
+        if document.state == "ready":
+            self.retries.set_aside(document.id)
+        else:
+            self.retries.forget(document.id)
+
+    def _give_up_draft(self, session: Session, draft: store.Document, reason: str) -> None:
+        """Go on with what was read before, with the passages as they are."""
+        owner = store.owner_of(session, draft)
+        self._indexes.lexical.remove(session, owner, store.delete_document(session, draft.id))
+        document = session.get_one(store.Document, draft.replaces)
+        document.reason = f"{reason} What was read before stays."
+        session.flush()
+        if document.embedder != self._embedder.fingerprint:
+            self._forget_vectors(session, document.id)
 
     def _explain(self, error: Exception) -> RetrievalError:
         if is_storage_full(error):
@@ -152,9 +183,10 @@ class Indexer:
         with self._database.session() as session:
             store.set_state(session, document.id, "parsing")
         self._notify()
-        path = self._files.path(document.content_hash)
+        if not self._files.is_whole(document.content_hash):
+            raise Unreadable(_COPY_DAMAGED)
         parsed = parse(
-            path,
+            self._files.path(document.content_hash),
             document.format,
             tokenizer_file=self._embedder.tokenizer_file,
             max_tokens=self._embedder.max_tokens,
@@ -169,7 +201,7 @@ class Indexer:
             document = session.get(store.Document, id)
             if document is None:  # removed meanwhile
                 return
-            self._indexes.lexical.remove(session, document.owner, store.clear_content(session, id))
+            self._forget_content(session, document)
             pages = dict(enumerate(parsed.pages, 1))
             store.insert_rows(
                 session,
@@ -209,7 +241,8 @@ class Indexer:
             document.embedder = self._embedder.fingerprint
             document.state, document.reason = "embedding", None
             session.flush()
-            self._indexes.lexical.add(session, document.owner, store.index_texts(session, id=id))
+            owner = store.owner_of(session, document)
+            self._indexes.lexical.add(session, owner, store.index_texts(session, id=id))
 
     def _embed(self, document: store.Document) -> None:
         if document.embedder != self._embedder.fingerprint:
@@ -236,49 +269,42 @@ class Indexer:
             self._indexes.vectors().add([row for row in made or () if row[0] in live])
 
     def _begin_anew(self, document: store.Document) -> None:
-        """Drop the vectors of another embedder; if that read longer passages, them as well."""
+        """Drop the vectors of another embedder; if that read longer passages, cut anew."""
         with self._indexes.lock, self._database.session() as session:
             self._indexes.vectors()  # which looks for what was before, while that is there
             texts = [text for _, text in store.index_texts(session, id=document.id)]
             if self._embedder.reads_whole(texts):
-                sentence_rows.forget(session, document.id)
-                store.forget_vectors(session, document.id, self._embedder.fingerprint)
+                self._forget_vectors(session, document.id)
+            elif document.state == "ready":
+                session.add(store.new_draft(document))
             else:
-                self._indexes.lexical.remove(
-                    session, document.owner, store.clear_content(session, document.id)
-                )
+                self._forget_content(session, document)
                 store.set_state(session, document.id, "queued")
+
+    def _forget_content(self, session: Session, document: store.Document) -> None:
+        """Its pages, its passages and their words."""
+        owner = store.owner_of(session, document)
+        self._indexes.lexical.remove(session, owner, store.clear_content(session, document.id))
+
+    def _forget_vectors(self, session: Session, id: str) -> None:
+        sentence_rows.forget(session, id)
+        store.forget_vectors(session, id, self._embedder.fingerprint)
 
     def _finish(self, id: str) -> None:
         self._gates.calibrate(self._embedder)
         with self._indexes.lock:
             vectors = self._indexes.vectors()
-            with self._database.session() as session:
-                if session.get(store.Document, id) is None:
-                    return
-                store.set_state(session, id, "ready")
-                rows = store.document_vectors(session, id)
-            vectors.add(rows)
-
-    def refuse(self, id: str, reason: str) -> None:
-        """Remember why a document is not indexed, and keep nothing else of it."""
-        with self._indexes.lock:
+            before: list[int] = []
             with self._database.session() as session:
                 document = session.get(store.Document, id)
-                if document is None:
+                if document is None:  # removed meanwhile
                     return
-                self._indexes.lexical.remove(
-                    session, document.owner, store.clear_content(session, id)
-                )
-                document.state, document.reason = "refused", reason
-                session.flush()
-                wanted = store.is_content_wanted(session, document.content_hash)
-            if not wanted:
-                self._files.remove(document.content_hash)
-
-
-def _is_of_machine(error: Exception) -> bool:
-    """Whether the fault lies outside the document, so that trying again later makes sense."""
-    if isinstance(error, (ParserStopped, EmbedderUnavailable, OperationalError)):
-        return True
-    return is_storage_full(error) or isinstance(error, OSError)
+                rows = store.document_vectors(session, id)
+                if document.replaces is None:
+                    store.set_state(session, id, "ready")
+                else:
+                    before = store.passage_ids(session, document.replaces)
+                    self._indexes.lexical.remove(session, store.owner_of(session, document), before)
+                    store.take_draft(session, document)
+            self._indexes.forget(before)
+            vectors.add(rows)

@@ -69,7 +69,7 @@ class Library:
         """Begin indexing in the background, first of all what an earlier process left."""
         self._indexes.mend_lexical()
         with self._lock, self._database.reading() as session:
-            self._files.sweep(store.wanted_hashes(session))
+            self._files.sweep(store.content_hashes(session, refused=True))
         self._indexer.start()
 
     def close(self) -> None:
@@ -109,17 +109,17 @@ class Library:
         # A name that is no valid text for the system may still be stored and shown.
         name = os.fsencode(name or path.name).decode("utf-8", errors="replace")
         with self._files.receive(path) as received, self._lock:
-            format, reason = self._identify(received, name)
+            format, reason = self._identify(received.size_bytes, received.copy, name)
             id, duplicate = self._record(name, format, received, owner, reason)
         self._indexer.wake()
         return replace(self.get(id, owner), duplicate=duplicate)
 
-    def _identify(self, received: Received, name: str) -> tuple[str, str | None]:
+    def _identify(self, size_bytes: int, copy: Path, name: str) -> tuple[str, str | None]:
         """The format of a file, or why it is refused at once."""
-        if not received.size_bytes:
+        if not size_bytes:
             return format_of(name) or "", _EMPTY_FILE
         try:
-            return identify(received.copy, name), None
+            return identify(copy, name), None
         except Unreadable as error:
             return format_of(name) or "", error.reason
 
@@ -190,10 +190,15 @@ class Library:
     def _explained(self, view: DocumentView) -> DocumentView:
         """An unfinished document says why it waits, if something is wrong with the machine, and
         otherwise how long it will still take."""
+        if view.state == "refused":
+            return replace(view, kept=self._files.path(view.content_hash).is_file())
         if view.settled:
             return view
         if self._indexer.stalled is not None:
             return replace(view, reason=str(self._indexer.stalled))
+        for id in (view.id, store.document_id(view.id, view.content_hash)):  # it, or its draft
+            if failed := self._indexer.retries.reason(id):
+                return replace(view, reason=failed)
         if view.state != "embedding":
             return view
         left = self._indexer.seconds_left(view.passages - view.passages_done)
@@ -278,24 +283,30 @@ class Library:
     def reindex(self, document_id: str, owner: str = "local") -> DocumentView:
         """Read the stored copy of a document and index it again, from the beginning.
 
-        One that is on its way already stays as it is. Raises DocumentNotFound, DocumentShared,
-        and CopyNotKept for a refused one.
+        What was read before answers until that is done, and stays if it fails. One that is on its
+        way already stays as it is. Raises DocumentNotFound, DocumentShared, and CopyNotKept where
+        there is no copy.
         """
-        with self._lock:
-            with self._database.session() as session:
-                view = store.view(session, document_id, owner)
-                if view is None:
-                    raise DocumentNotFound(document_id)
-                if view.owner != owner:
-                    raise DocumentShared(view.name)
-                if view.state == "refused":
-                    raise CopyNotKept(view.name)
-                if not view.settled:
-                    return self._explained(view)
-                ids = store.clear_content(session, document_id)
-                self._indexes.lexical.remove(session, owner, ids)
-                store.set_state(session, document_id, "queued")
-            self._indexes.forget(ids)
+        with self._lock, self._database.session() as session:
+            view = store.view(session, document_id, owner)
+            if view is None:
+                raise DocumentNotFound(document_id)
+            if view.owner != owner:
+                raise DocumentShared(view.name)
+            if not view.settled:
+                return self._explained(view)
+            copy = self._files.path(view.content_hash)
+            if not copy.is_file():
+                raise CopyNotKept(view.name)
+            document = session.get_one(store.Document, document_id)
+            if view.state == "refused":
+                format, reason = self._identify(view.size_bytes, copy, view.name)
+                document.format, document.reason = format, reason
+                document.state = "refused" if reason else "queued"
+            else:
+                document.reason = None
+                session.add(store.new_draft(document))
+        self._indexer.retries.forget(document_id)
         self._indexer.wake()
         return self.get(document_id, owner)
 
@@ -313,9 +324,8 @@ class Library:
                     raise DocumentNotFound(document_id)
                 if view.owner != owner:
                     raise DocumentShared(view.name)
-                ids = store.clear_content(session, document_id)
+                ids = store.delete_document(session, document_id)
                 self._indexes.lexical.remove(session, owner, ids)
-                store.delete_document(session, document_id)
             self._drop_unwanted(view.content_hash)
             self._indexes.forget(ids)
         self._database.checkpoint()
@@ -348,7 +358,9 @@ class Library:
         if self._indexer.stalled is not None:
             raise self._indexer.stalled
         with self._database.reading() as session:
-            return sentence_rows.count_incomplete(session, self.embedder.fingerprint)
+            return sentence_rows.count_incomplete(
+                session, self.embedder.fingerprint, self._indexer.retries.given_up()
+            )
 
     def check(self) -> IndexCheck:
         """Compare both indexes and the stored copies with the database; changes nothing.
@@ -357,9 +369,9 @@ class Library:
         """
         check = self._indexes.check()
         with self._database.reading() as session:
-            wanted = store.wanted_hashes(session)
-        missing = sum(not self._files.path(name).is_file() for name in wanted)
-        if not missing:
+            wanted = store.content_hashes(session, refused=False)
+        bad = sum(not self._files.is_whole(name) for name in wanted)
+        if not bad:
             return check
-        problem = f"The stored copies of {missing} documents are missing; add them again."
+        problem = f"The stored copies of {bad} documents are missing or damaged; add them again."
         return check._replace(problems=(*check.problems, problem))

@@ -4,13 +4,14 @@ One row holds all sentences of a passage, so that a question reads as many rows 
 passages. A passage without a row is still to be embedded.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     ForeignKey,
     Integer,
     LargeBinary,
@@ -21,7 +22,7 @@ from sqlalchemy import (
     or_,
     select,
 )
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy.orm import Mapped, Session, aliased, mapped_column
 
 from retrieval.database import Base
 from retrieval.sentences import MAX_CHARACTERS, Span
@@ -118,19 +119,28 @@ def forget(session: Session, document_id: str) -> None:
     session.execute(delete(PassageSentences).where(PassageSentences.passage_id.in_(passages)))
 
 
-def next_incomplete(session: Session, embedder: str) -> Document | None:
+def next_incomplete(
+    session: Session, embedder: str, besides: Collection[str] = ()
+) -> Document | None:
     """A ready document with vectors of another embedder, or with sentences still to be embedded."""
     return session.scalar(
         select(Document)
         .where(Document.id.in_(_incomplete(embedder).with_only_columns(Document.id)))
+        .where(Document.id.not_in(besides), ~_has_draft())
         .order_by(Document.size_bytes, Document.id)
         .limit(1)
     )
 
 
-def count_incomplete(session: Session, embedder: str) -> int:
+def _has_draft() -> ColumnElement[bool]:
+    draft = aliased(Document)
+    return select(draft.id).where(draft.replaces == Document.id).exists()
+
+
+def count_incomplete(session: Session, embedder: str, besides: Collection[str] = ()) -> int:
     """How many passages of ready documents are not wholly embedded by this embedder."""
-    return session.scalar(_incomplete(embedder).with_only_columns(func.count())) or 0
+    query = _incomplete(embedder).where(Document.id.not_in(besides))
+    return session.scalar(query.with_only_columns(func.count())) or 0
 
 
 def _incomplete(embedder: str) -> Select[Document]:

@@ -1,7 +1,7 @@
 """Documents, their pages and their passages in the database, and the queries on them."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -21,11 +21,12 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    or_,
     select,
     text,
     update,
 )
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy.orm import Mapped, Session, aliased, mapped_column
 
 from retrieval.database import Base, UtcDateTime
 from retrieval.owners import visible_to
@@ -43,6 +44,8 @@ class Document(Base):
 
     Life: queued -> parsing -> embedding -> ready, or refused with a reason from any of them.
     `embedder` is the fingerprint of the model that the passages were cut and embedded for.
+    One that is indexed again stays as it is: a draft (`replaces` is its id, and its owner) goes
+    through the same states beside it, which no owner sees, and takes its place in the end.
     `warnings`, `pages_without_text`, `characters` and `seconds` are what reading the file showed.
     """
 
@@ -67,6 +70,7 @@ class Document(Base):
     size_bytes: Mapped[int] = mapped_column(BigInteger)
     embedder: Mapped[str | None] = mapped_column(String(64))
     added_at: Mapped[datetime] = mapped_column(UtcDateTime())
+    replaces: Mapped[str | None] = mapped_column(String(16))
 
 
 class PageText(Base):
@@ -155,7 +159,39 @@ def new_document(
     )
 
 
+def new_draft(document: Document) -> Document:
+    """What a document is indexed again in. A document's id is no owner that anybody can be."""
+    draft = new_document(
+        document.id, document.name, document.format, document.content_hash, document.size_bytes
+    )
+    draft.replaces = document.id
+    return draft
+
+
+def draft_of(session: Session, id: str) -> Document | None:
+    return session.scalar(select(Document).where(Document.replaces == id))
+
+
+def take_draft(session: Session, draft: Document) -> None:
+    """Put a draft's pages and passages in the place of those that its document had."""
+    document = session.get_one(Document, draft.replaces)
+    clear_content(session, document.id)
+    for part in (PageText, Passage):
+        moved = update(part).where(part.document_id == draft.id)
+        session.execute(moved.values(document_id=document.id))
+    for name in _READ:
+        setattr(document, name, getattr(draft, name))
+    document.reason = None
+    session.delete(draft)
+
+
+# What reading a file and embedding its passages changes of a document.
+_READ = ("title", "warnings", "pages_without_text", "characters", "seconds", "embedder")
+
+
 def _views() -> Select[Any]:
+    draft = aliased(Document)
+
     def count(of: Any, *which: Any) -> Any:
         return select(func.count()).where(of == Document.id, *which).scalar_subquery()
 
@@ -165,11 +201,12 @@ def _views() -> Select[Any]:
         count(Passage.document_id),
         # To count those with a vector would read every one of them.
         count(Passage.document_id, Passage.vector.is_(None)),
-    )
+        select(draft.state).where(draft.replaces == Document.id).scalar_subquery(),
+    ).where(Document.replaces.is_(None))
 
 
 def _view(row: Any) -> DocumentView:
-    document, pages, passages, left = row
+    document, pages, passages, left, again = row
     return DocumentView(
         id=document.id,
         owner=document.owner,
@@ -188,6 +225,7 @@ def _view(row: Any) -> DocumentView:
         size_bytes=document.size_bytes,
         content_hash=document.content_hash,
         added_at=document.added_at,
+        again=again,
     )
 
 
@@ -216,11 +254,11 @@ def page_text(session: Session, id: str, page: int, owner: str) -> str | None:
     )
 
 
-def next_unfinished(session: Session) -> Document | None:
+def next_unfinished(session: Session, besides: Collection[str] = ()) -> Document | None:
     """The next document to work on; small ones first, so that one book keeps nobody waiting."""
     return session.scalar(
         select(Document)
-        .where(Document.state.in_(UNFINISHED))
+        .where(Document.state.in_(UNFINISHED), Document.id.not_in(besides))
         .order_by(Document.size_bytes, Document.added_at, Document.id)
         .limit(1)
     )
@@ -302,7 +340,7 @@ def document_vectors(session: Session, id: str) -> list[tuple[int, bytes]]:
 def has_hidden(session: Session, owner: str) -> bool:
     """Whether there are documents that this owner does not see."""
     query = select(Document.id).where(Document.owner.not_in(visible_to(owner)))
-    return session.scalar(query.limit(1)) is not None
+    return session.scalar(query.where(Document.replaces.is_(None)).limit(1)) is not None
 
 
 def hits(
@@ -325,16 +363,18 @@ def hits(
 
 
 def is_content_wanted(session: Session, content_hash: str) -> bool:
-    """Whether any owner's document still needs the stored copy of this content."""
-    query = select(Document.id).where(
-        Document.content_hash == content_hash, Document.state != "refused"
-    )
+    """Whether any owner has a document with this content, be it a refused one."""
+    query = select(Document.id).where(Document.content_hash == content_hash)
     return session.scalar(query.limit(1)) is not None
 
 
-def wanted_hashes(session: Session) -> set[str]:
-    query = select(Document.content_hash).where(Document.state != "refused")
-    return set(session.scalars(query.distinct()))
+def content_hashes(session: Session, refused: bool) -> set[str]:
+    """The contents of all documents, or without those of the `refused` ones, which may have had
+    nothing to keep."""
+    query = select(Document.content_hash).distinct()
+    if not refused:
+        query = query.where(Document.state != "refused")
+    return set(session.scalars(query))
 
 
 def all_passage_ids(session: Session) -> list[int]:
@@ -343,28 +383,44 @@ def all_passage_ids(session: Session) -> list[int]:
 
 def owners(session: Session) -> list[str]:
     """Everybody who has documents, in order of name."""
-    return list(session.scalars(select(Document.owner).distinct().order_by(Document.owner)))
+    query = select(Document.owner).where(Document.replaces.is_(None)).distinct()
+    return list(session.scalars(query.order_by(Document.owner)))
+
+
+def owner_of(session: Session, document: Document) -> str:
+    """Whose a document is, a draft its document's owner."""
+    if document.replaces is None:
+        return document.owner
+    return session.get_one(Document, document.replaces).owner
 
 
 def index_texts(
     session: Session, *, id: str | None = None, owner: str | None = None
 ) -> list[tuple[int, str]]:
-    """(passage id, what its words are indexed as), of one document or of one owner's."""
+    """(passage id, what its words are indexed as), of one document, or of one owner's documents
+    with their drafts."""
     query = select(Passage.id, Document.title, Passage.heading, Passage.text).join(Document)
     if id is not None:
         query = query.where(Passage.document_id == id)
     if owner is not None:
-        query = query.where(Document.owner == owner)
+        own = aliased(Document)
+        drafts = Document.replaces.in_(select(own.id).where(own.owner == owner))
+        query = query.where(or_(Document.owner == owner, drafts))
     rows = session.execute(query.order_by(Passage.id))
     return [(id, f"{title}\n{heading}\n{text}") for id, title, heading, text in rows]
 
 
-def set_state(session: Session, id: str, state: DocumentState) -> None:
-    session.execute(update(Document).where(Document.id == id).values(state=state, reason=None))
+def set_state(session: Session, id: str, state: DocumentState, reason: str | None = None) -> None:
+    session.execute(update(Document).where(Document.id == id).values(state=state, reason=reason))
 
 
-def delete_document(session: Session, id: str) -> None:
+def delete_document(session: Session, id: str) -> list[int]:
+    """Delete a document, and its draft if there is one; returns the ids their passages had."""
+    draft = draft_of(session, id)
+    ids = delete_document(session, draft.id) if draft else []
+    ids += clear_content(session, id)
     session.execute(delete(Document).where(Document.id == id))
+    return ids
 
 
 def has_documents(session: Session, owner: str) -> bool:

@@ -16,7 +16,9 @@ DocumentState = Literal["queued", "parsing", "embedding", "ready", "refused"]
 class DocumentView:
     """One document as a person sees it.
 
-    `reason` says why it was refused, or why indexing waits (disk full, no embedding model).
+    `reason` says why it was refused, or why indexing waits (disk full, no embedding model), or why
+    indexing it again failed. `again` is how far that has come, while what was read before answers;
+    `kept` is whether there is a stored copy to read again.
     `warnings` are what a person should know of a document that is read, e.g. pages without text.
     `pages`, `passages` and `characters` are 0 until the file is parsed; `seconds` is how long that
     took; `seconds_left` is how long embedding it will still take, while that is known. `duplicate`
@@ -42,10 +44,12 @@ class DocumentView:
     seconds: float = 0.0
     seconds_left: float | None = None
     duplicate: bool = False
+    again: DocumentState | None = None
+    kept: bool = True
 
     @property
     def settled(self) -> bool:
-        return self.state in ("ready", "refused")
+        return self.state in ("ready", "refused") and self.again is None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {

@@ -93,13 +93,18 @@ def _state(document: DocumentView, words: Words) -> str:
         if document.reason
         else ""
     )
-    if document.settled:
+    if document.state in ("ready", "refused"):
         notes = "".join(
             f'<span class="pt-remark" dir="auto">{escape(translated(note, words))}</span>'
             for note in document.warnings
         )
         name = escape(words(f"state_{document.state}"))
-        return f'<span class="pt-badge pt-{document.state}">{name}</span>{reason}{notes}'
+        working = (
+            f'<span class="pt-working">{escape(words("library_renewed"))}</span>'
+            if document.again
+            else ""
+        )
+        return f'<span class="pt-badge pt-{document.state}">{name}</span>{working}{reason}{notes}'
     stage = words(f"stage_{document.state}")
     total, done = document.passages, document.passages_done
     if document.state == "embedding" and total:
@@ -161,10 +166,11 @@ def _report(document: DocumentView, words: Words) -> list[str]:
 def _actions(document: DocumentView, quotes: Quotes, words: Words) -> str:
     if is_shared(document):
         return f'<p class="pt-page-note">{escape(words("library_shared_hint"))}</p>'
+    label = "library_try_again" if document.state == "refused" else "library_again"
     again = (
         f'<button type="button" class="pt-action" data-again="{escape(document.id)}">'
-        f"{escape(words('library_again'))}</button>"
-        if document.state == "ready"
+        f"{escape(words(label))}</button>"
+        if document.settled and document.kept
         else ""
     )
     goes = words(

@@ -12,6 +12,34 @@ from chat.ui.i18n import Words
 _CHINESE: Sequence[tuple[re.Pattern[str], str]] = [
     (re.compile(pattern), chinese)
     for pattern, chinese in (
+        # What follows a reason, which is itself translated; before those that end in anything.
+        (r"(.*) It is tried again soon\.", "{0}稍后会自动重试。"),
+        (r"(.*) It was tried (\d+) times\.", "{0}已尝试 {1} 次。"),
+        (r"(.*) What was read before stays\.", "{0}之前读取的内容仍然保留。"),
+        (
+            r"Reading the file took longer than ([\d.]+) s and was stopped\. .*",
+            "读取文件超过 {0} 秒，已停止。请拆分后添加各部分，或导出为更简单的格式。",
+        ),
+        (
+            r"(?:Reading the file takes|The file needs) more .* memory.* Split it and add .*",
+            "读取文件需要的内存超过允许的上限。请拆分后添加各部分。",
+        ),
+        (
+            r"Reading the file was stopped from outside, .*",
+            "读取文件时被外部终止，可能是内存不足。请关闭其他程序，或拆分后添加。",
+        ),
+        (
+            r"There was too little memory to index the file\. .*",
+            "内存不足，无法索引文件。请关闭其他程序，或分成几部分添加。",
+        ),
+        (
+            r"The stored copy of the file is damaged or missing\. .*",
+            "文件的副本已损坏或丢失。请重新添加文件。",
+        ),
+        (
+            r"No copy of (.*) is there to be read\. .*",
+            "没有可以读取的 {0} 的副本。请重新添加文件。",
+        ),
         (
             r"Nothing in the ([\d,]+) documents searched answers this\.",
             "所搜索的 {0} 个文档都没有回答这个问题。",
@@ -170,5 +198,5 @@ def translated(sentence: str, words: Words) -> str:
     if words.language == "zh":
         for pattern, chinese in _CHINESE:
             if found := pattern.fullmatch(sentence):
-                return chinese.format(*found.groups())
+                return chinese.format(*(translated(part, words) for part in found.groups()))
     return sentence

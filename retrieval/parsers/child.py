@@ -71,13 +71,13 @@ def run(format: str, file: str, tokenizer: str, max_tokens: int) -> dict[str, An
         if not cuts:
             raise NothingToIndex("The file holds only white space. There is nothing to index.")
     except Unreadable as error:
-        return {"refused": error.reason}
-    except (MemoryError, RecursionError):
-        return {
-            "refused": "The file needs more memory than is allowed. Split it and add the parts."
-        }
+        return _refused(error.reason)
+    except (MemoryError, RecursionError) as error:
+        said = "The file needs more memory than is allowed. Split it and add the parts."
+        return _refused(said, may_pass=isinstance(error, MemoryError))
     except OSError as error:
-        return {"refused": f"The stored copy cannot be read ({error.strerror}). Add it again."}
+        said = f"The stored copy cannot be read ({error.strerror}). Add it again."
+        return _refused(said, may_pass=not isinstance(error, FileNotFoundError))
     return {
         "title": parsed.title,
         "pages": parsed.pages,
@@ -86,6 +86,10 @@ def run(format: str, file: str, tokenizer: str, max_tokens: int) -> dict[str, An
         "ocr_pages": parsed.ocr_pages,
         "passages": cuts,
     }
+
+
+def _refused(reason: str, may_pass: bool = False) -> dict[str, Any]:
+    return {"refused": reason, "may_pass": may_pass}
 
 
 def _repeats(pages: Sequence[str]) -> dict[int, int]:

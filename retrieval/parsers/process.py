@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, NamedTuple
 
-from retrieval.errors import ParserStopped, Unreadable
+from retrieval.errors import MayPass, ParserStopped, Unreadable
 from retrieval.parsers import ocr
 
 log = logging.getLogger(__name__)
@@ -21,6 +21,8 @@ _ROOT = Path(__file__).parents[2]
 _POLL_S = 0.1
 _SAID_BYTES = 2_000
 _OUT_OF_MEMORY = ("MemoryError", "memory allocation", "Cannot allocate")
+# By somebody else: the system that runs out of memory, or a person.
+_KILLED = (-signal.SIGKILL, -signal.SIGTERM) if hasattr(signal, "SIGKILL") else ()
 _TOO_MUCH_COMPUTING = (
     "A part of the file takes more computing than any page should, and reading it was stopped. "
     "Save it again with the program that made it, or print it to a new file, and add that."
@@ -80,8 +82,8 @@ def parse(
 ) -> ParsedFile:
     """Parse and cut a file in a child process.
 
-    Raises Unreadable with the reason if the file is refused, crashes the parser or exceeds the
-    limits, and ParserStopped when `stop` is set meanwhile.
+    Raises Unreadable with the reason if the file is refused or crashes the parser, MayPass if it
+    exceeds the limits or its parser was killed, and ParserStopped when `stop` is set meanwhile.
     """
     command = [
         sys.executable,
@@ -114,7 +116,7 @@ def parse(
         if child.returncode != 0:
             said = _last_of(err)
             log.warning("parser ended with %s: %s", child.returncode, said)
-            raise Unreadable(_why(child.returncode, said, limits))
+            raise _why(child.returncode, said, limits)
         out.seek(0)
         return _result(json.load(out), time.perf_counter() - start)
 
@@ -141,7 +143,7 @@ def _wait(child: subprocess.Popen[bytes], limits: ParseLimits, stop: threading.E
             if stop.is_set():
                 raise ParserStopped("Indexing was stopped; it goes on at the next start.") from None
             if time.monotonic() > deadline:
-                raise Unreadable(_too_slow(limits)) from None
+                raise MayPass(_too_slow(limits)) from None
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -166,17 +168,22 @@ def _too_slow(limits: ParseLimits) -> str:
     )
 
 
-def _why(returncode: int, said: str, limits: ParseLimits) -> str:
+def _why(returncode: int, said: str, limits: ParseLimits) -> Unreadable:
     # Native code that is refused memory aborts.
     if returncode == -signal.SIGABRT or any(sign in said for sign in _OUT_OF_MEMORY):
-        return (
+        return MayPass(
             f"Reading the file takes more than {limits.memory_bytes // 2**20:,} MB of memory. "
             "Split it and add the parts."
         )
     if returncode == -signal.SIGXCPU:
-        return _TOO_MUCH_COMPUTING
+        return Unreadable(_TOO_MUCH_COMPUTING)
+    if returncode in _KILLED:
+        return MayPass(
+            "Reading the file was stopped from outside, perhaps for want of memory. "
+            "Close other programs, or split it and add the parts."
+        )
     how = f"signal {-returncode}" if returncode < 0 else f"exit status {returncode}"
-    return (
+    return Unreadable(
         f"The file made its parser crash ({how}); it is probably damaged. "
         "Save it again with the program that made it and add that."
     )
@@ -184,7 +191,7 @@ def _why(returncode: int, said: str, limits: ParseLimits) -> str:
 
 def _result(answer: dict[str, Any], seconds: float) -> ParsedFile:
     if "refused" in answer:
-        raise Unreadable(answer["refused"])
+        raise (MayPass if answer["may_pass"] else Unreadable)(answer["refused"])
     passages = [ParsedPassage(*passage) for passage in answer["passages"]]
     return ParsedFile(
         title=answer["title"],

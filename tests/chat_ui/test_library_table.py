@@ -77,9 +77,23 @@ def test_a_shared_document_is_shown_as_one_and_offers_no_change(document: MakeDo
     assert "data-remove-document" not in shown
 
 
-def test_a_refused_document_is_not_indexed_again(document: MakeDocument) -> None:
-    assert "data-again" in document_text(document(), 1, "", NONE, EN)
-    assert "data-again" not in document_text(document(state="refused"), 1, None, NONE, EN)
+def test_a_refused_document_offers_to_try_again_where_its_copy_was_kept(
+    document: MakeDocument,
+) -> None:
+    assert "Index again" in document_text(document(), 1, "", NONE, EN)
+    refused = document_text(document(state="refused"), 1, None, NONE, EN)
+    assert "data-again" in refused
+    assert "Try again" in refused
+    gone = document(state="refused", kept=False)
+    assert "data-again" not in document_text(gone, 1, None, NONE, EN)
+
+
+def test_a_document_that_is_indexed_again_stays_ready_and_says_so(document: MakeDocument) -> None:
+    shown = document_text(document(again="parsing"), 1, "Text.", NONE, EN)
+    assert "pt-badge pt-ready" in shown
+    assert "is being indexed again" in shown
+    assert "data-unsettled" in shown
+    assert "data-again" not in shown
 
 
 def test_every_added_file_is_named_with_what_became_of_it(document: MakeDocument) -> None:

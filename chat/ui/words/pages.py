@@ -143,6 +143,8 @@ WORDS = {
     ),
     "library_close": ("Close", "关闭"),
     "library_again": ("Index again", "重新索引"),
+    "library_try_again": ("Try again", "重试"),
+    "library_renewed": ("is being indexed again…", "正在重新索引…"),
     "library_remove": ("Remove", "移除"),
     "library_keep": ("Keep it", "保留"),
     "library_remove_now": ("Remove for good", "永久移除"),
