@@ -56,6 +56,9 @@ CARRIED_SHARE = 0.5
 # BM25 counts a term's further occurrences less and less: at most 1 + this many times.
 _BM25_K1 = 1.2
 
+# So much of the index is merged in one transaction: others write in between.
+_MERGED_PAGES = 200
+
 _stemmer = Stemmer.Stemmer("porter")
 
 
@@ -85,6 +88,11 @@ def _term(word: str) -> str:
 def terms(text: str) -> list[str]:
     """What the words of a text are indexed as, in order."""
     return [_term(word) for word in words(text)]
+
+
+def indexed(text: str) -> str:
+    """What FTS5 sees of a passage."""
+    return " ".join(terms(text))
 
 
 def query_terms(question: str) -> list[str]:
@@ -166,8 +174,19 @@ class LexicalIndex(Protocol):
     """Each call works inside the session's transaction, so index and passages cannot disagree."""
 
     def create(self, session: Session) -> None: ...
-    def add(self, session: Session, texts: Iterable[tuple[int, str]]) -> None: ...
+    def add(self, session: Session, words: Iterable[tuple[int, str]]) -> None:
+        """Take in passages, by id, as `indexed` cut them: outside of the transaction."""
+        ...
+
     def remove(self, session: Session, ids: Sequence[int]) -> None: ...
+
+    def compact(self, session: Session, begin: bool) -> bool:
+        """Drop some more of the words that were only of removed passages; False once none is left.
+
+        `begin` is for the first of these calls.
+        """
+        ...
+
     def clear(self, session: Session) -> None: ...
     def ids(self, session: Session) -> list[int]: ...
     def terms(self, session: Session, own: Sequence[str], carried: Sequence[str]) -> Terms: ...
@@ -190,8 +209,8 @@ class Fts5Index:
     def create(self, session: Session) -> None:
         session.execute(text(CREATE_FTS5))
 
-    def add(self, session: Session, texts: Iterable[tuple[int, str]]) -> None:
-        rows = [{"id": id, "words": " ".join(terms(passage))} for id, passage in texts]
+    def add(self, session: Session, words: Iterable[tuple[int, str]]) -> None:
+        rows = [{"id": id, "words": passage} for id, passage in words]
         if rows:
             session.execute(
                 text(f"INSERT INTO {FTS5_TABLE}(rowid, words) VALUES (:id, :words)"), rows
@@ -203,8 +222,17 @@ class Fts5Index:
         session.execute(
             text(f"DELETE FROM {FTS5_TABLE} WHERE rowid = :id"), [{"id": id} for id in ids]
         )
-        # FTS5 only marks entries as deleted; merging its segments drops the words themselves.
-        session.execute(text(f"INSERT INTO {FTS5_TABLE}({FTS5_TABLE}) VALUES ('optimize')"))
+
+    def compact(self, session: Session, begin: bool) -> bool:
+        # FTS5 only marks entries as deleted; merging its segments drops the words themselves. It
+        # is done once a step changes nothing more than the table that was asked.
+        changes = text("SELECT total_changes()")
+        before = session.scalar(changes)
+        session.execute(
+            text(f"INSERT INTO {FTS5_TABLE}({FTS5_TABLE}, rank) VALUES ('merge', :pages)"),
+            {"pages": -_MERGED_PAGES if begin else _MERGED_PAGES},
+        )
+        return (session.scalar(changes) or 0) - (before or 0) > 1
 
     def clear(self, session: Session) -> None:
         session.execute(text(f"DROP TABLE IF EXISTS {FTS5_TABLE}"))

@@ -119,6 +119,14 @@ class Passage(Base):
     vector: Mapped[bytes | None] = mapped_column(LargeBinary)
 
 
+class RemovedPassage(Base):
+    """A passage that is gone, and of which the indexes may still hold words or a vector."""
+
+    __tablename__ = "removed_passages"
+
+    id: Mapped[int] = mapped_column(_PassageId, primary_key=True, autoincrement=False)
+
+
 class Hit(NamedTuple):
     """A live passage with its document and what is known of its page."""
 
@@ -380,13 +388,30 @@ def all_passage_ids(session: Session) -> list[int]:
     return list(session.scalars(select(Passage.id).order_by(Passage.id)))
 
 
-def index_texts(session: Session, id: str | None = None) -> list[tuple[int, str]]:
-    """(passage id, what its words are indexed as), of one document or of all."""
+def index_texts(
+    session: Session, id: str | None = None, among: Sequence[int] | None = None
+) -> list[tuple[int, str]]:
+    """(passage id, the text whose words are indexed), of one document, of some passages or all."""
     query = select(Passage.id, Document.title, Passage.heading, Passage.text).join(Document)
     if id is not None:
         query = query.where(Passage.document_id == id)
+    if among is not None:
+        query = query.where(Passage.id.in_(among))
     rows = session.execute(query.order_by(Passage.id))
-    return [(id, f"{title}\n{heading}\n{text}") for id, title, heading, text in rows]
+    return [(id, index_text(*parts)) for id, *parts in rows]
+
+
+def index_text(title: str, heading: str, text: str) -> str:
+    return f"{title}\n{heading}\n{text}"
+
+
+def removed_ids(session: Session) -> list[int]:
+    return list(session.scalars(select(RemovedPassage.id)))
+
+
+def forget_removed(session: Session, ids: Sequence[int]) -> None:
+    """They are in no index any more."""
+    session.execute(text("DELETE FROM removed_passages WHERE id = :id"), [{"id": id} for id in ids])
 
 
 def set_state(session: Session, id: str, state: DocumentState, reason: str | None = None) -> None:

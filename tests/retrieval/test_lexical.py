@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from retrieval import store
 from retrieval.database import Database
-from retrieval.lexical import Fts5Index, Terms, fts5_query, query_terms, terms, words
+from retrieval.lexical import Fts5Index, Terms, fts5_query, indexed, query_terms, terms, words
 
 index = Fts5Index()
 
@@ -29,7 +29,7 @@ def fill(database: Database, texts: list[str], owner: str = "local", state: str 
         ]
         store.insert_rows(session, store.Passage, rows)
         ids = store.passage_ids(session, document.id)
-        index.add(session, list(zip(ids, texts, strict=True)))
+        index.add(session, zip(ids, map(indexed, texts), strict=True))
         return document.id
 
 
