@@ -11,17 +11,19 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import bindparam, text
 from sqlalchemy.orm import Session
 
-from retrieval.lexical import CJK_CHARACTER, LexicalHit, Terms, terms
+from retrieval.lexical import CJK_CHARACTER, LexicalHit, Terms
 from retrieval.owners import visible_to
 
 TABLES = "passages_fts_"
+# So much of an index is merged in one transaction: others write in between.
+_MERGED_PAGES = 200
 
 
 class Fts5Index:
     """Ranked by BM25, a table for each owner. Implements `LexicalIndex`."""
 
-    def add(self, session: Session, owner: str, texts: Iterable[tuple[int, str]]) -> None:
-        rows = [{"id": id, "words": " ".join(terms(passage))} for id, passage in texts]
+    def add(self, session: Session, owner: str, words: Iterable[tuple[int, str]]) -> None:
+        rows = [{"id": id, "words": passage} for id, passage in words]
         if not rows:
             return
         table = _table(owner)
@@ -38,12 +40,24 @@ class Fts5Index:
             return
         [table] = tables
         session.execute(text(f"DELETE FROM {table} WHERE rowid = :id"), [{"id": id} for id in ids])
+
+    def compact(self, session: Session, begin: bool) -> bool:
+        return any([self._compact(session, table, begin) for table in _tables(session)])
+
+    def _compact(self, session: Session, table: str, begin: bool) -> bool:
         if not _passages(session, table):
             # With the table its name goes, which is the owner's.
             session.execute(text(f"DROP TABLE {table}"))
-            return
-        # FTS5 only marks entries as deleted; merging its segments drops the words themselves.
-        session.execute(text(f"INSERT INTO {table}({table}) VALUES ('optimize')"))
+            return False
+        # FTS5 only marks entries as deleted; merging its segments drops the words themselves. It
+        # is done once a step changes nothing more than the table that was asked.
+        changes = text("SELECT total_changes()")
+        before = session.scalar(changes)
+        session.execute(
+            text(f"INSERT INTO {table}({table}, rank) VALUES ('merge', :pages)"),
+            {"pages": -_MERGED_PAGES if begin else _MERGED_PAGES},
+        )
+        return (session.scalar(changes) or 0) - (before or 0) > 1
 
     def clear(self, session: Session) -> None:
         for table in _tables(session):

@@ -1,7 +1,9 @@
 """The two indexes that are derived from the database, and whether they agree with it."""
 
 import logging
+import math
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,11 +14,23 @@ from retrieval import sentence_rows, store, vectors
 from retrieval.database import Database
 from retrieval.embedder import Embedder
 from retrieval.errors import EmbedderUnavailable
-from retrieval.lexical import LexicalIndex
+from retrieval.lexical import LexicalIndex, indexed
 from retrieval.vectors import IndexIdentity, VectorIndex
 from retrieval.views import IndexCheck
 
 log = logging.getLogger(__name__)
+
+
+# What is removed in a row is dropped together, and at last after a while.
+COMPACT_AFTER_S = 1.0
+COMPACT_AT_LAST_S = 10.0
+
+
+class _Left(NamedTuple):
+    """Since when something that was removed is left to be dropped, and of when the newest is."""
+
+    since_s: float
+    newest_s: float
 
 
 class Dense(NamedTuple):
@@ -28,7 +42,9 @@ class Dense(NamedTuple):
 
 class Indexes:
     """`lexical` changes within the database's own transactions; the vectors are in memory and in
-    a file, and follow each commit. `lock` is held wherever database and vectors change together.
+    a file, and follow each commit. `lock` is held wherever database and vectors change together;
+    search does not wait for it. What is removed is found no more at once, and what the indexes
+    still hold of it is dropped by `compact`, soon after.
 
     After a change of the embedder the file is the previous one's for as long as documents are
     embedded anew; it answers (if that model is still there), and is kept as it is until then.
@@ -44,12 +60,13 @@ class Indexes:
         self._embedder = embedder
         self._vectors: VectorIndex | None = None
         self._previous: Dense | None = None
+        with database.reading() as session:
+            self._left = _Left(-math.inf, -math.inf) if store.removed_ids(session) else None
 
     def dense(self) -> Dense:
         """What searches by meaning now. Raises EmbedderUnavailable."""
-        with self.lock:
-            current = Dense(self.vectors(), self._embedder)
-            return self._previous or current
+        current = self._vectors or self.vectors()
+        return self._previous or Dense(current, self._embedder)
 
     def vectors(self) -> VectorIndex:
         """The index of this embedder, at its first use checked against the database or built.
@@ -91,16 +108,62 @@ class Indexes:
             self._previous = None
             self.save()
 
+    def remove(self, session: Session, owner: str, ids: Sequence[int]) -> None:
+        """Take passages of an owner out of the words, in the session's transaction, and list them as removed.
+
+        Once that is committed, `forget` takes them out of the vectors. Called by the thread that
+        calls `compact`, or under the lock.
+        """
+        self.lexical.remove(session, owner, ids)
+        store.insert_rows(session, store.RemovedPassage, [{"id": id} for id in ids])
+        if ids:
+            now = time.monotonic()
+            self._left = _Left(self._left.since_s if self._left else now, now)
+
     def forget(self, ids: Sequence[int]) -> None:
-        """Take passages out of the vectors, in memory and on disk, at once."""
+        """Find passages no more by their vectors."""
         with self.lock:
-            if self._previous is not None:
-                self._previous.vectors.remove(ids)
-            if self._vectors is not None:
-                self._vectors.remove(ids)
-                self.save()
-            elif ids:
+            for index in (self._vectors, self._previous and self._previous.vectors):
+                if index is not None:
+                    index.remove(ids)
+
+    def compact_in_s(self) -> float | None:
+        """How long `compact` may wait for more to be removed; None if there is nothing for it."""
+        left = self._left
+        if left is None:
+            return None
+        due_s = min(left.since_s + COMPACT_AT_LAST_S, left.newest_s + COMPACT_AFTER_S)
+        return max(0.0, due_s - time.monotonic())
+
+    def compact(self) -> None:
+        """Drop what the indexes, their file and the database's log still hold of what is gone."""
+        with self.lock:
+            if self._left is None:
+                return
+            self._left = None
+            with self._database.reading() as session:
+                ids = store.removed_ids(session)
+            if self._vectors is None:
                 vectors.discard(self._folder)
+        try:
+            if self._previous is not None:
+                self._previous.vectors.compact()
+            if self._vectors is not None:
+                self._vectors.compact()
+            self.save()
+            begin = True
+            while self._merge(begin):
+                begin = False
+            with self._database.session() as session:
+                store.forget_removed(session, ids)
+            self._database.checkpoint()
+        except Exception:
+            self._left = self._left or _Left(time.monotonic(), time.monotonic())
+            raise
+
+    def _merge(self, begin: bool) -> bool:
+        with self._database.session() as session:
+            return self.lexical.compact(session, begin)
 
     def save(self) -> None:
         """Write the vectors to their file. Failing costs a rebuild at the next start, no more."""
@@ -120,21 +183,31 @@ class Indexes:
 
         They change in the same transactions, so this finds only what somebody else broke.
         """
-        with self._database.session() as session:
-            if self.lexical.ids(session) != store.all_passage_ids(session):
-                log.warning("the word index did not fit the database and is built again")
-                self._fill_lexical(session)
+        with self._database.reading() as session:
+            fits = self.lexical.ids(session) == store.all_passage_ids(session)
+        if not fits:
+            log.warning("the word index did not fit the database and is built again")
+            self._fill_lexical()
 
-    def _fill_lexical(self, session: Session) -> None:
-        self.lexical.clear(session)
-        for owner in store.owners(session):
-            self.lexical.add(session, owner, store.index_texts(session, owner=owner))
+    def _fill_lexical(self) -> None:
+        """Cutting the texts takes long, so that is done before others have to wait."""
+        with self._database.reading() as session:
+            words = {
+                id: indexed(passage)
+                for owner in store.owners(session)
+                for id, passage in store.index_texts(session, owner=owner)
+            }
+        with self._database.session() as session:
+            self.lexical.clear(session)
+            for owner in store.owners(session):
+                texts = store.index_texts(session, owner=owner)
+                live = [(id, words.get(id) or indexed(passage)) for id, passage in texts]
+                self.lexical.add(session, owner, live)
 
     def rebuild(self) -> None:
         """Build both again from the database. Raises EmbedderUnavailable."""
         with self.lock:
-            with self._database.session() as session:
-                self._fill_lexical(session)
+            self._fill_lexical()
             index = self.vectors()
             with self._database.reading() as session:
                 index.rebuild(store.searchable_vectors(session, index.fingerprint))

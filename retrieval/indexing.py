@@ -26,6 +26,7 @@ from retrieval.errors import ParserStopped, RetrievalError, StorageFull, Unreada
 from retrieval.files import FileStore
 from retrieval.gates import Gates
 from retrieval.indexes import Indexes
+from retrieval.lexical import indexed
 from retrieval.parsers.process import ParsedFile, ParseLimits, parse
 from retrieval.retries import Retries
 
@@ -95,6 +96,8 @@ class Indexer:
             self._wake.clear()
             try:
                 busy = self.step()
+                if self._indexes.compact_in_s() == 0.0:
+                    self._indexes.compact()
                 self.stalled = None
             except ParserStopped:
                 return
@@ -106,7 +109,8 @@ class Indexer:
             self._notify()
             if not busy:
                 self._indexes.save()
-                self._wake.wait(self.retries.pause_s())
+                waits = self.retries.pause_s(), self._indexes.compact_in_s()
+                self._wake.wait(min((wait for wait in waits if wait is not None), default=None))
 
     def step(self) -> bool:
         """One step of one document; False if nothing is left to do.
@@ -164,7 +168,7 @@ class Indexer:
     def _give_up_draft(self, session: Session, draft: store.Document, reason: str) -> None:
         """Go on with what was read before, with the passages as they are."""
         owner = store.owner_of(session, draft)
-        self._indexes.lexical.remove(session, owner, store.delete_document(session, draft.id))
+        self._indexes.remove(session, owner, store.delete_document(session, draft.id))
         document = session.get_one(store.Document, draft.replaces)
         document.reason = f"{reason} What was read before stays."
         session.flush()
@@ -193,16 +197,23 @@ class Indexer:
             limits=self._limits,
             stop=self._stop,
         )
-        self._store_parsed(document.id, parsed)
+        self._store_parsed(document.id, document.name, parsed)
         self._embedding.forget_page()
 
-    def _store_parsed(self, id: str, parsed: ParsedFile) -> None:
+    def _store_parsed(self, id: str, name: str, parsed: ParsedFile) -> None:
+        pages = dict(enumerate(parsed.pages, 1))
+        texts = [pages[cut.page][cut.char_start : cut.char_end] for cut in parsed.passages]
+        title = parsed.title or PurePath(name).stem
+        # What takes long comes before the transaction, in which others cannot write.
+        words = [
+            indexed(store.index_text(title, cut.heading, text))
+            for cut, text in zip(parsed.passages, texts, strict=True)
+        ]
         with self._database.session() as session:
             document = session.get(store.Document, id)
             if document is None:  # removed meanwhile
                 return
             self._forget_content(session, document)
-            pages = dict(enumerate(parsed.pages, 1))
             store.insert_rows(
                 session,
                 store.PageText,
@@ -226,23 +237,23 @@ class Indexer:
                         "page": cut.page,
                         "char_start": cut.char_start,
                         "char_end": cut.char_end,
-                        "text": pages[cut.page][cut.char_start : cut.char_end],
+                        "text": text,
                         "heading": cut.heading,
                         "vector": None,
                     }
-                    for cut in parsed.passages
+                    for cut, text in zip(parsed.passages, texts, strict=True)
                 ],
             )
-            document.title = parsed.title or PurePath(document.name).stem
+            document.title = title
             document.warnings = parsed.warnings
             document.pages_without_text = parsed.pages_without_text
             document.characters = parsed.characters
             document.seconds = parsed.seconds
             document.embedder = self._embedder.fingerprint
             document.state, document.reason = "embedding", None
-            session.flush()
+            ids = store.passage_ids(session, id)
             owner = store.owner_of(session, document)
-            self._indexes.lexical.add(session, owner, store.index_texts(session, id=id))
+            self._indexes.lexical.add(session, owner, zip(ids, words, strict=True))
 
     def _embed(self, document: store.Document) -> None:
         if document.embedder != self._embedder.fingerprint:
@@ -270,10 +281,14 @@ class Indexer:
 
     def _begin_anew(self, document: store.Document) -> None:
         """Drop the vectors of another embedder; if that read longer passages, cut anew."""
+        with self._database.reading() as session:
+            texts = [text for _, text in store.index_texts(session, id=document.id)]
+        reads_whole = self._embedder.reads_whole(texts)
         with self._indexes.lock, self._database.session() as session:
             self._indexes.vectors()  # which looks for what was before, while that is there
-            texts = [text for _, text in store.index_texts(session, id=document.id)]
-            if self._embedder.reads_whole(texts):
+            if session.get(store.Document, document.id) is None:  # removed meanwhile
+                return
+            if reads_whole:
                 self._forget_vectors(session, document.id)
             elif document.state == "ready":
                 session.add(store.new_draft(document))
@@ -284,7 +299,7 @@ class Indexer:
     def _forget_content(self, session: Session, document: store.Document) -> None:
         """Its pages, its passages and their words."""
         owner = store.owner_of(session, document)
-        self._indexes.lexical.remove(session, owner, store.clear_content(session, document.id))
+        self._indexes.remove(session, owner, store.clear_content(session, document.id))
 
     def _forget_vectors(self, session: Session, id: str) -> None:
         sentence_rows.forget(session, id)
@@ -304,7 +319,7 @@ class Indexer:
                     store.set_state(session, id, "ready")
                 else:
                     before = store.passage_ids(session, document.replaces)
-                    self._indexes.lexical.remove(session, store.owner_of(session, document), before)
+                    self._indexes.remove(session, store.owner_of(session, document), before)
                     store.take_draft(session, document)
             self._indexes.forget(before)
             vectors.add(rows)

@@ -77,6 +77,11 @@ def terms(text: str) -> list[str]:
     return [_term(word) for word in words(text)]
 
 
+def indexed(text: str) -> str:
+    """What an index sees of a passage."""
+    return " ".join(terms(text))
+
+
 def query_terms(question: str) -> list[str]:
     """The terms of a question worth looking for, each once; all of them if none is."""
     every = words(question)
@@ -146,8 +151,19 @@ class Terms(NamedTuple):
 class LexicalIndex(Protocol):
     """Each call works inside the session's transaction, so index and passages cannot disagree."""
 
-    def add(self, session: Session, owner: str, texts: Iterable[tuple[int, str]]) -> None: ...
+    def add(self, session: Session, owner: str, words: Iterable[tuple[int, str]]) -> None:
+        """Take in passages, by id, as `indexed` cut them: outside of the transaction."""
+        ...
+
     def remove(self, session: Session, owner: str, ids: Sequence[int]) -> None: ...
+
+    def compact(self, session: Session, begin: bool) -> bool:
+        """Drop some more of the words that were only of removed passages; False once none is left.
+
+        `begin` is for the first of these calls.
+        """
+        ...
+
     def clear(self, session: Session) -> None: ...
 
     def ids(self, session: Session) -> list[int]:

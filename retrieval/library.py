@@ -73,8 +73,10 @@ class Library:
         self._indexer.start()
 
     def close(self) -> None:
-        """Stop indexing within a step and write the index file. Unfinished work stays queued."""
+        """Stop indexing within a step, drop what is left of removed documents and write the index
+        file. Unfinished work stays queued."""
         self._indexer.close()
+        self._indexes.compact()
         self._indexes.save()
 
     # Adding
@@ -313,7 +315,10 @@ class Library:
     # Removing
 
     def remove(self, document_id: str, owner: str = "local") -> DocumentView:
-        """Take a document out of the database, both indexes and the disk, and tell the hooks.
+        """Take a document out of the database, the search and the disk, and tell the hooks.
+
+        What the files of the indexes and the database's log hold of it goes soon after, when
+        nothing more is removed, and at the latest when the library is closed or started again.
 
         Raises DocumentNotFound, and DocumentShared for one of the shared library.
         """
@@ -325,10 +330,10 @@ class Library:
                 if view.owner != owner:
                     raise DocumentShared(view.name)
                 ids = store.delete_document(session, document_id)
-                self._indexes.lexical.remove(session, owner, ids)
+                self._indexes.remove(session, owner, ids)
             self._drop_unwanted(view.content_hash)
             self._indexes.forget(ids)
-        self._database.checkpoint()
+        self._indexer.wake()
         for hook in self.on_removed:
             hook(document_id, owner)
         return view

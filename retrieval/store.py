@@ -120,6 +120,14 @@ class Passage(Base):
     vector: Mapped[bytes | None] = mapped_column(LargeBinary)
 
 
+class RemovedPassage(Base):
+    """A passage that is gone, and of which the indexes may still hold words or a vector."""
+
+    __tablename__ = "removed_passages"
+
+    id: Mapped[int] = mapped_column(_PassageId, primary_key=True, autoincrement=False)
+
+
 class Hit(NamedTuple):
     """A live passage with its document and what is known of its page."""
 
@@ -397,7 +405,7 @@ def owner_of(session: Session, document: Document) -> str:
 def index_texts(
     session: Session, *, id: str | None = None, owner: str | None = None
 ) -> list[tuple[int, str]]:
-    """(passage id, what its words are indexed as), of one document, or of one owner's documents
+    """(passage id, the text whose words are indexed), of one document, or of one owner's documents
     with their drafts."""
     query = select(Passage.id, Document.title, Passage.heading, Passage.text).join(Document)
     if id is not None:
@@ -407,7 +415,20 @@ def index_texts(
         drafts = Document.replaces.in_(select(own.id).where(own.owner == owner))
         query = query.where(or_(Document.owner == owner, drafts))
     rows = session.execute(query.order_by(Passage.id))
-    return [(id, f"{title}\n{heading}\n{text}") for id, title, heading, text in rows]
+    return [(id, index_text(*parts)) for id, *parts in rows]
+
+
+def index_text(title: str, heading: str, text: str) -> str:
+    return f"{title}\n{heading}\n{text}"
+
+
+def removed_ids(session: Session) -> list[int]:
+    return list(session.scalars(select(RemovedPassage.id)))
+
+
+def forget_removed(session: Session, ids: Sequence[int]) -> None:
+    """They are in no index any more."""
+    session.execute(text("DELETE FROM removed_passages WHERE id = :id"), [{"id": id} for id in ids])
 
 
 def set_state(session: Session, id: str, state: DocumentState, reason: str | None = None) -> None:

@@ -58,6 +58,10 @@ _FEW = 50
 class VectorIndex:
     """Inner products over the vectors of ready documents, by passage id. Thread-safe.
 
+    Search waits for nothing that takes long: what is removed is only marked, until `compact` makes
+    an index without it beside the one that answers; training and saving happen beside it as well.
+    An id is never used twice.
+
     Kept at `index.faiss` with `index.json` saying what it was built of. The file may be missing
     or older than the database at any moment: then `load` refuses it and it is built again.
     """
@@ -69,8 +73,12 @@ class VectorIndex:
         self.fingerprint = fingerprint
         self.dim = dim
         self._file = folder / "index.faiss"
+        # Held by whoever changes the index, for as long as that takes; and for the moments in which
+        # the index is asked, or another one takes its place.
+        self._changing = threading.RLock()
         self._lock = threading.Lock()
         self._index: Any = self._flat()
+        self._removed: frozenset[int] = frozenset()
         self._dirty = True
         # What the passages that an owner sees are like, until the index changes.
         self._samples: dict[str, NDArray[np.float32]] = {}
@@ -78,12 +86,13 @@ class VectorIndex:
     def _flat(self) -> Any:
         return self._faiss.IndexIDMap2(self._faiss.IndexFlatIP(self.dim))
 
-    def __len__(self) -> int:
-        return int(self._index.ntotal)
-
     def ids(self) -> list[int]:
         with self._lock:
-            return [int(id) for id in self._ids(self._index)]
+            return [int(id) for id in self._kept(self._index, self._removed)]
+
+    def _kept(self, index: Any, removed: frozenset[int]) -> NDArray[np.int64]:
+        ids = self._ids(index)
+        return ids[~np.isin(ids, _array(removed))] if removed else ids
 
     def _ids(self, index: Any) -> NDArray[np.int64]:
         lists = self._lists(index)
@@ -109,42 +118,52 @@ class VectorIndex:
 
     def load_as(self, identity: IndexIdentity) -> bool:
         """Read the file if that is what it holds."""
-        if not identity.holds_same(stored_identity(self._file.parent)):
+        described = _described(self._file.parent)
+        if not identity.holds_same(_identity(described)):
             return False
         try:
-            index = self._faiss.read_index(str(self._file))
-        except RuntimeError:
+            data = self._file.read_bytes()
+            # Native code is to read nothing that it has not written.
+            if hashlib.sha256(data).hexdigest() != described.get("sha256"):
+                return False
+            index = self._faiss.deserialize_index(np.frombuffer(data, np.uint8))
+        except (OSError, RuntimeError):
             return False
         # The little file may be right and the big one another: ask the index itself.
         found = IndexIdentity.of("", self.fingerprint, index.d, self._ids(index))
         if not identity.holds_same(found):
             return False
-        with self._lock:
-            self._index, self._dirty, self._samples = index, False, {}
+        self._take(index, self._removed)
+        self._dirty = False
         return True
+
+    def _take(self, index: Any, without: frozenset[int]) -> None:
+        """Let another index answer, which was made without those that were removed till then."""
+        with self._lock:
+            self._index, self._dirty, self._samples = index, True, {}
+            self._removed -= without
 
     def rebuild(self, vectors: Iterable[tuple[int, bytes]]) -> None:
         """Forget everything and take these (passage id, vector) instead."""
-        index = self._built(*self._matrix(vectors))
-        with self._lock:
-            self._index, self._dirty, self._samples = index, True, {}
+        with self._changing:
+            removed = self._removed
+            self._take(self._built(*self._matrix(vectors)), removed)
 
     def add(self, vectors: Iterable[tuple[int, bytes]]) -> None:
         """Take in more passages. Once there are many for its lists, the index is made anew beside
-        the one that goes on answering; only one thread may change the index at a time."""
+        the one that goes on answering."""
         ids, matrix = self._matrix(vectors)
         if not len(ids):
             return
-        with self._lock:
-            self._index.add_with_ids(matrix, ids)
-            self._dirty, self._samples = True, {}
-            index = self._index
-        lists = self._lists(index)
-        if list_count(index.ntotal) > (2 * lists.nlist if lists else 0):
-            held = self._ids(index)
-            larger = self._built(held, index.reconstruct_batch(held))
+        with self._changing:
             with self._lock:
-                self._index = larger
+                self._index.add_with_ids(matrix, ids)
+                self._dirty, self._samples = True, {}
+                index, removed = self._index, self._removed
+            lists = self._lists(index)
+            if list_count(index.ntotal) > (2 * lists.nlist if lists else 0):
+                kept = self._kept(index, removed)
+                self._take(self._built(kept, index.reconstruct_batch(kept)), removed)
 
     def _matrix(
         self, vectors: Iterable[tuple[int, bytes]]
@@ -173,9 +192,25 @@ class VectorIndex:
         return index
 
     def remove(self, ids: Sequence[int]) -> None:
+        """Never find these again; their vectors go with `compact`."""
         with self._lock:
             self._dirty, self._samples = True, {}
-            self._index.remove_ids(np.array(ids, dtype=np.int64))
+            self._removed |= frozenset(ids)
+
+    def compact(self) -> None:
+        """Let go of the vectors of what was removed."""
+        with self._changing:
+            with self._lock:
+                index, removed = self._index, self._removed
+            if not removed:
+                return
+            if self._lists(index) is None:
+                kept = self._kept(index, removed)
+                smaller = self._built(kept, index.reconstruct_batch(kept))
+            else:  # the lists stay as they were trained
+                smaller = self._faiss.clone_index(index)
+                smaller.remove_ids(_array(removed))
+            self._take(smaller, removed)
 
     def search(
         self, vector: NDArray[np.float32], limit: int, allowed: Sequence[int] | None = None
@@ -184,24 +219,31 @@ class VectorIndex:
         with self._lock:
             if not self._index.ntotal:
                 return []
-            parameters = None if allowed is None else self._narrowed(allowed)
+            parameters = self._narrowed(allowed)
             cosines, ids = self._index.search(vector.reshape(1, self.dim), limit, params=parameters)
         pairs = zip(ids[0].tolist(), cosines[0].tolist(), strict=True)
         return [DenseHit(id, cosine) for id, cosine in pairs if id >= 0]
 
-    def _narrowed(self, allowed: Sequence[int]) -> Any:
-        """To look for some passages only, in every list: few lists may hold none of them."""
-        selector = self._faiss.IDSelectorBatch(np.array(allowed, dtype=np.int64))
-        lists = self._lists(self._index)
+    def _narrowed(self, allowed: Sequence[int] | None) -> Any:
+        """To look for some passages only, in every list (few lists may hold none of them), or for
+        all that were not removed."""
+        faiss, lists = self._faiss, self._lists(self._index)
+        if allowed is not None:
+            selector = faiss.IDSelectorBatch(_array(frozenset(allowed) - self._removed))
+        elif self._removed:
+            selector = faiss.IDSelectorNot(faiss.IDSelectorBatch(_array(self._removed)))
+        else:
+            return None
         if lists is None:
-            return self._faiss.SearchParameters(sel=selector)
-        return self._faiss.SearchParametersIVF(sel=selector, nprobe=lists.nlist)
+            return faiss.SearchParameters(sel=selector)
+        count = lists.nlist if allowed is not None else self._index.nprobe
+        return faiss.SearchParametersIVF(sel=selector, nprobe=count)
 
     def cosines(self, vector: NDArray[np.float32], ids: Iterable[int]) -> dict[int, float]:
         """How near these passages are, those of them that the index holds."""
         found = {}
         with self._lock:
-            for id in ids:
+            for id in frozenset(ids) - self._removed:
                 try:
                     found[id] = float(self._index.reconstruct(id) @ vector)
                 except RuntimeError:  # there is no other way to ask whether it is there
@@ -231,9 +273,9 @@ class VectorIndex:
     def _sampled(self, owner: str, visible: Collection[int] | None) -> NDArray[np.float32]:
         """Vectors [passages, dim], the same ones whatever else the index holds."""
         with self._lock:
-            ids = np.sort(self._ids(self._index))
+            ids = np.sort(self._kept(self._index, self._removed))
             if visible is not None:
-                ids = np.intersect1d(ids, np.fromiter(visible, np.int64))
+                ids = np.intersect1d(ids, _array(visible))
             ids = ids[:: max(1, len(ids) // _SAMPLED)]
             sample = np.empty((0, self.dim), np.float32)
             if len(ids):
@@ -246,16 +288,29 @@ class VectorIndex:
 
         Raises OSError; the old file is gone then.
         """
-        with self._lock:
+        with self._changing:
             if not self._dirty:
                 return
-            identity = IndexIdentity.of(model, self.fingerprint, self.dim, self._ids(self._index))
-            # Without its description an index is not read, so a kill in between does no harm.
-            discard(self._file.parent)
-            data = self._faiss.serialize_index(self._index).tobytes()
-            _write(self._file, data)
-            _write(self._file.with_suffix(".json"), json.dumps(identity._asdict()).encode())
-            self._dirty = False
+            self.compact()
+            index, self._dirty = self._index, False  # what is removed from here on is written next
+            try:
+                self._write(index, model)
+            except OSError:
+                self._dirty = True
+                raise
+
+    def _write(self, index: Any, model: str) -> None:
+        data = self._faiss.serialize_index(index).tobytes()
+        identity = IndexIdentity.of(model, self.fingerprint, self.dim, self._ids(index))
+        described = identity._asdict() | {"sha256": hashlib.sha256(data).hexdigest()}
+        # Without its description an index is not read, so a kill in between does no harm.
+        discard(self._file.parent)
+        _write(self._file, data)
+        _write(self._file.with_suffix(".json"), json.dumps(described).encode())
+
+
+def _array(ids: Collection[int]) -> NDArray[np.int64]:
+    return np.fromiter(ids, dtype=np.int64, count=len(ids))
 
 
 def list_count(passages: int) -> int:
@@ -265,9 +320,21 @@ def list_count(passages: int) -> int:
 
 def stored_identity(folder: Path) -> IndexIdentity | None:
     """What the index file in a folder says it was built of; None if there is none to read."""
+    return _identity(_described(folder))
+
+
+def _described(folder: Path) -> dict[str, Any]:
     try:
-        return IndexIdentity(**json.loads((folder / "index.json").read_bytes()))
-    except (OSError, ValueError, TypeError):
+        described = json.loads((folder / "index.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return described if isinstance(described, dict) else {}
+
+
+def _identity(described: dict[str, Any]) -> IndexIdentity | None:
+    try:
+        return IndexIdentity(*(described[field] for field in IndexIdentity._fields))
+    except KeyError:
         return None
 
 

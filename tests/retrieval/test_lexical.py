@@ -8,7 +8,7 @@ from sqlalchemy import text
 from retrieval import store
 from retrieval.database import Database
 from retrieval.fts5 import Fts5Index, fts5_query
-from retrieval.lexical import LexicalHit, Terms, query_terms, terms, words
+from retrieval.lexical import LexicalHit, Terms, indexed, query_terms, terms, words
 from retrieval.owners import SHARED
 from tests.retrieval.make_files import make_database
 
@@ -35,7 +35,7 @@ def fill(database: Database, texts: list[str], owner: str = "local", state: str 
         ]
         store.insert_rows(session, store.Passage, rows)
         ids = store.passage_ids(session, document.id)
-        index.add(session, owner, list(zip(ids, texts, strict=True)))
+        index.add(session, owner, zip(ids, map(indexed, texts), strict=True))
         return document.id
 
 
@@ -167,6 +167,7 @@ def test_an_owners_name_goes_with_the_last_passage(database: Database) -> None:
     id = fill(database, ["a heron"], owner="bob")
     with database.session() as session:
         index.remove(session, "bob", store.passage_ids(session, id))
+        index.compact(session, begin=True)
     with database.reading() as session:
         schema = session.scalars(text("SELECT name FROM sqlite_master")).all()
     assert f"passages_fts_{b'ada'.hex()}" in schema

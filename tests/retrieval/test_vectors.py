@@ -1,4 +1,8 @@
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,8 +38,53 @@ def test_a_search_can_be_narrowed(index: VectorIndex) -> None:
 
 def test_removed_vectors_are_not_found(index: VectorIndex) -> None:
     index.remove([12, 999])
-    assert 12 not in [hit.id for hit in index.search(VECTORS[2], 5)]
-    assert len(index) == 4
+    for _ in range(2):  # as it is marked, and as it is gone
+        assert [hit.id for hit in index.search(VECTORS[2], 4)] != []
+        assert {hit.id for hit in index.search(VECTORS[2], 5)} == {10, 11, 13, 14}
+        assert {hit.id for hit in index.search(VECTORS[2], 5, allowed=[12, 13])} == {13}
+        assert index.cosines(VECTORS[2], [12]) == {}
+        assert sorted(index.ids()) == [10, 11, 13, 14]
+        index.compact()
+    assert index._index.ntotal == 4
+
+
+@pytest.fixture(params=["_built", "_write"])
+def slow(
+    request: pytest.FixtureRequest, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[str, threading.Event, threading.Event]]:
+    """Training or saving that goes on from the first event to the second."""
+    began, go_on = threading.Event(), threading.Event()
+    work = getattr(index, request.param)
+
+    def wait_then_work(*arguments: Any) -> Any:
+        began.set()
+        assert go_on.wait(60)
+        return work(*arguments)
+
+    monkeypatch.setattr(index, request.param, wait_then_work)
+    yield request.param, began, go_on
+    go_on.set()
+
+
+def test_search_and_removing_wait_neither_for_training_nor_for_saving(
+    index: VectorIndex, tmp_path: Path, slow: tuple[str, threading.Event, threading.Event]
+) -> None:
+    part, began, go_on = slow
+    index.remove([10])
+    work = index.compact if part == "_built" else lambda: index.save("a model")
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert began.wait(60)
+    with ThreadPoolExecutor() as others:
+        hits = others.submit(index.search, VECTORS[2], 5).result(60)
+        assert {hit.id for hit in hits} == {11, 12, 13, 14}
+        others.submit(index.remove, [11]).result(60)
+    assert thread.is_alive()
+    go_on.set()
+    thread.join(60)
+    assert {hit.id for hit in index.search(VECTORS[2], 5)} == {12, 13, 14}
+    index.save("a model")
+    assert VectorIndex(tmp_path, "model-a", DIM).load([12, 13, 14])
 
 
 def test_an_empty_index_finds_nothing(tmp_path: Path) -> None:
@@ -124,8 +173,12 @@ def test_lists_are_narrowed_removed_from_saved_and_loaded(
     far = int(np.argmin([np.frombuffer(vector, VECTOR_DTYPE) @ question for _, vector in rows]))
     assert [hit.id for hit in index.search(question, 5, allowed=[far])] == [far]
     assert index.cosines(question, [7, 9999]) == {7: pytest.approx(1.0)}
+    nearest = index.search(question, 50)
     index.remove([7])
     assert 7 not in [hit.id for hit in index.search(question, 50)]
+    assert index.search(question, 49) == [hit for hit in nearest if hit.id != 7]
+    index.compact()
+    assert index.search(question, 49) == [hit for hit in nearest if hit.id != 7]
     assert index.cosines(question, [7]) == {}
     index.save("a model")
     again = VectorIndex(tmp_path, "model-a", DIM)
