@@ -42,7 +42,8 @@ class Fts5Index:
         session.execute(text(f"DELETE FROM {table} WHERE rowid = :id"), [{"id": id} for id in ids])
 
     def compact(self, session: Session, begin: bool) -> bool:
-        return any([self._compact(session, table, begin) for table in _tables(session)])
+        left = [self._compact(session, table, begin) for table in _tables(session)]
+        return any(left)
 
     def _compact(self, session: Session, table: str, begin: bool) -> bool:
         if not _passages(session, table):

@@ -109,7 +109,8 @@ class Indexes:
             self.save()
 
     def remove(self, session: Session, owner: str, ids: Sequence[int]) -> None:
-        """Take passages of an owner out of the words, in the session's transaction, and list them as removed.
+        """Take an owner's passages out of the words, in the session's transaction, and list them
+        as removed.
 
         Once that is committed, `forget` takes them out of the vectors. Called by the thread that
         calls `compact`, or under the lock.
