@@ -45,6 +45,7 @@ class Outcome:
     """How a turn ended: everything that is saved with it in one transaction.
 
     The ranks of ``supports`` go on from the passages that search brought to ``read_before``.
+    ``removed_documents`` goes on filling until the moment of saving.
     """
 
     state: TurnState

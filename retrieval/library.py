@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from retrieval import search, sentence_rows, store
+from retrieval import forgetting, search, sentence_rows, store
 from retrieval.database import Database, is_storage_full
 from retrieval.embedder import Embedder
 from retrieval.errors import (
@@ -38,7 +38,8 @@ class Library:
 
     Every call is for one owner and sees that owner's documents and those of the shared library
     (`owners.SHARED`), which only its own owner changes. Callables in `on_removed` are called with
-    (document id, owner) after a document is gone.
+    (document id, owner) after a document is gone. What they have to forget is written down with
+    the removal (`forgetting`), so that a process that dies before them leaves it to the next.
     Raises DataFolderNotWritable if `data_dir` cannot be used. The tables must exist already.
     """
 
@@ -315,6 +316,7 @@ class Library:
                 ids = store.clear_content(session, document_id)
                 self._indexes.lexical.remove(session, ids)
                 store.delete_document(session, document_id)
+                forgetting.note(session, "document", document_id)
             self._drop_unwanted(view.content_hash)
             self._indexes.forget(ids)
         self._database.checkpoint()
