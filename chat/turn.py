@@ -295,8 +295,10 @@ class RunningTurn:
             if state == "done":  # ``events`` comes by here again, with the error
                 raise
             log.exception("the end of the turn %s could not be made", self.turn_id)
-            text = self._writer.text if self._writer else self._text
-            self.claim.drop_kv = True
+            text = self._text
+            if self._writer is not None:
+                self._writer.stop()
+                text = self._writer.text
             outcome = Outcome("error", text, "error", error=error or UNFORESEEN.format(fault))
         self._ended = True
         try:
