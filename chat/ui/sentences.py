@@ -143,7 +143,7 @@ _CHINESE: Sequence[tuple[re.Pattern[str], str]] = [
                 ("No text on", "", "{1} 页中有 {0} 页没有文字：{2}。"),
                 (
                     "Only pictures, probably scans, on",
-                    "; .*",
+                    "; [^:]*",
                     "{1} 页中有 {0} 页只有图片，可能是扫描件，安装 tesseract（OCR）后可读：{2}。",
                 ),
                 (
@@ -166,7 +166,7 @@ _CHINESE: Sequence[tuple[re.Pattern[str], str]] = [
                     "",
                     "{1} 页中有 {0} 页与前面的页相同，按前面的页检索：{2}。",
                 ),
-                ("The file is damaged on", ", .*", "{1} 页中有 {0} 页已损坏，没有读取：{2}。"),
+                ("The file is damaged on", ", [^:]*", "{1} 页中有 {0} 页已损坏，没有读取：{2}。"),
             )
         ),
         (
