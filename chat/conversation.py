@@ -61,6 +61,7 @@ class Conversations:
         )
         self._lock = Lock()
         self._claims: dict[str, Claim] = {}
+        self._claimed = 0  # counts up with every change of them
         library.on_removed.append(self._forget_document)
 
     def recover(self) -> int:
@@ -171,6 +172,19 @@ class Conversations:
         return len(claims)
 
     # Looking after them
+
+    @property
+    def version(self) -> tuple[str, int]:
+        """Changes with everything that is shown of conversations but the words of a running turn.
+
+        Whoever saw the same version before need not look again.
+        """
+        return self._services.store.version, self._claimed
+
+    def is_running(self, session_id: str) -> bool:
+        """Whether a turn of this conversation is on its way."""
+        with self._lock:
+            return session_id in self._claims
 
     def sessions(self, owner: str = "local") -> list[SessionView]:
         """The owner's conversations, the one used last first."""
@@ -303,11 +317,13 @@ class Conversations:
             if session_id in self._claims:
                 raise TurnRunning(session_id)
             claim = self._claims[session_id] = Claim()
+            self._claimed += 1
             return claim
 
     def _release(self, session_id: str) -> None:
         with self._lock:
             self._claims.pop(session_id, None)
+            self._claimed += 1
 
     def _ended(self, turn: RunningTurn) -> None:
         self._release(turn.session_id)

@@ -27,6 +27,7 @@ from retrieval.parsers.formats import format_of
 from retrieval.parsers.identify import identify
 from retrieval.parsers.process import ParseLimits
 from retrieval.reranker import READ, Reranker
+from retrieval.versioned import Versioned
 from retrieval.views import DocumentView, IndexCheck, SearchResult
 
 _POLL_S = 0.5
@@ -59,6 +60,7 @@ class Library:
         self._database = database
         self._folder = data_dir
         self._files = FileStore(data_dir / "files")
+        self._views: Versioned[list[DocumentView]] = Versioned(database)
         self._indexes = Indexes(database, data_dir, embedder, lexical or Fts5Index())
         self._lock = self._indexes.lock
         self._indexer = Indexer(
@@ -172,9 +174,15 @@ class Library:
 
     # Looking
 
+    @property
+    def version(self) -> tuple[str, str]:
+        """Changes whenever `documents` does."""
+        return self._database.version, str(self._indexer.stalled or "")
+
     def documents(self, owner: str = "local") -> list[DocumentView]:
-        with self._database.reading() as session:
-            return [self._explained(view) for view in store.views(session, owner)]
+        """All that this owner sees, oldest first; counted once for all who ask until a change."""
+        views = self._views.of(owner, lambda session: store.views(session, owner))
+        return [self._explained(view) for view in views]
 
     def get(self, document_id: str, owner: str = "local") -> DocumentView:
         """Raises DocumentNotFound, also for a document of another owner."""

@@ -81,7 +81,7 @@ def _methods(module: str, name: str) -> tuple[str, ...]:
 
 
 def _run(pattern: re.Pattern[Any], method: str, text: Any) -> None:
-    if method == "finditer" or method == "sub":
+    if method in ("finditer", "sub"):
         for _ in pattern.finditer(text):
             pass
     else:
@@ -141,7 +141,8 @@ def test_the_texts_find_what_is_exponential_and_what_is_quadratic(hang_guard: No
 
 @pytest.mark.parametrize(
     "question",
-    ["你好" * 29 + "x", "hi" * 29 + "x", "谢谢你" * 19 + "x", "say that" + " in in" * 1_600 + "\x01",
+    ["你好" * 29 + "x", "hi" * 29 + "x", "谢谢你" * 19 + "x",
+     "say that" + " in in" * 1_600 + "\x01",
      "how many " * 1_100, "wie oft " * 1_200 + "!", "fasse " * 1_600, "please " * 1_400 + "x",
      "did i ask" + " me" * 3_000 + "x", "in the " * 1_400, "all " * 2_500, "多少" * 5_000,
      "how many is in the " * 500 + "x", " " * 10_000, ". " * 5_000, "then " * 2_000],
