@@ -239,10 +239,11 @@ def user_remove(
     """Remove a user with all documents and conversations: database, indexes, KV and disk."""
     users = _users(settings)
     check_name(name)
-    had_account = users.remove(name)  # first, so that nothing can come after
-    if name == OWNER and not had_account:  # what is there without accounts is nobody's to remove
-        raise no_such_user(name)
+    if name == OWNER and users.credential(name) is None:
+        raise no_such_user(name)  # what is there without accounts is nobody's to remove
     with connect.for_writing(settings, console.say) as host:
+        host.note_leaving(name)
+        had_account = users.remove(name)  # before the rest, so that nothing can come after
         gone = host.remove_owner(name)
     if not (had_account or any(gone.values())):
         raise no_such_user(name)

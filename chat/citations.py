@@ -23,7 +23,7 @@ _CLAUSE = re.compile(
 )
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _FULL_WIDTH_ENDS = "。！？；」』”’）"
-_MARKERS = re.compile(r"[ \t]*\[(?:\d{1,2}|\?)\](?!\()")
+_MARKERS = re.compile(r"(?:(?<![ \t])[ \t]+)?\[(?:\d{1,2}|\?)\](?!\()")
 # It asks, or names what follows.
 _STATES_NOTHING = ("?", "？", ":", "：")
 

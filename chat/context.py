@@ -16,6 +16,7 @@ from sqlalchemy.orm import selectinload
 from chat.citations import without_markers
 from chat.rows import branch, chain, drop_removed, in_context, owned, placed, tree
 from chat.tables import Turn, TurnPassage
+from retrieval import forgetting
 from retrieval.database import Database
 from retrieval.views import Found
 
@@ -155,7 +156,8 @@ class ContextStore:
 
         What was cited stays, marked as removed. What was only found goes, and the user messages
         that held its passages are rendered again without them. A turn that is being answered
-        keeps its rows until it is finished: its citations are still to come.
+        keeps its rows until it is finished: its citations are still to come. What the removal
+        wrote down as left to forget goes in the same transaction.
         """
         touched = set()
         with self._database.session() as session:
@@ -178,6 +180,7 @@ class ContextStore:
                 if turn.state != "pending":
                     drop_removed(turn)
                 if was_read and turn.prompt_tokens:
-                    first = in_context(chain(session, turn.conversation))[:1] == [turn]
-                    turn.prompt_tokens = tuple(render(turn, first))
+                    before = branch(tree(session, turn.conversation), turn.parent_id)
+                    turn.prompt_tokens = tuple(render(turn, not in_context(before)))
+            forgetting.done(session, "document", document_id)
         return touched

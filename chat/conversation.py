@@ -8,6 +8,8 @@ from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from chat.context import Context, ContextStore
 from chat.engine_sessions import EngineSessions
 from chat.errors import LibraryEmpty, QuestionEmpty, TurnRunning
@@ -15,10 +17,12 @@ from chat.events import Event
 from chat.notes import INTERRUPTED
 from chat.options import AskOptions
 from chat.prompt import SYSTEM_PROMPT, fit, render
+from chat.retries import Retries
 from chat.services import Services
 from chat.store import ConversationStore, new_id
 from chat.suggestions import Topic, topics
-from chat.turn import RunningTurn
+from chat.turn import Claim, RunningTurn
+from chat.unsaved import Unsaved
 from chat.views import HeldView, Quotes, SessionView, TurnView
 from retrieval.gates import Gates
 
@@ -44,25 +48,38 @@ class Conversations:
     ) -> None:
         self.defaults = defaults or AskOptions()
         engine.set_system(SYSTEM_PROMPT)
+        store, self._retries = ConversationStore(database), Retries()
         self._services = Services(
             database=database,
             library=library,
             engine=engine,
-            store=ConversationStore(database),
+            store=store,
+            unsaved=Unsaved(store, self._retries),
             contexts=ContextStore(database),
             sessions=EngineSessions(engine),
             gates=Gates(database),
         )
         self._lock = Lock()
-        self._running: dict[str, RunningTurn | None] = {}
+        self._claims: dict[str, Claim] = {}
+        self._claimed = 0  # counts up with every change of them
         library.on_removed.append(self._forget_document)
 
     def recover(self) -> int:
-        """Mark the turns that a kill left pending; called at start. Returns how many there were."""
-        return self._services.store.recover(self._services.engine.format.end, INTERRUPTED)
+        """Finish what a kill cut off; called at start.
+
+        Turns that were left pending are marked; returns how many there were. Documents that were
+        removed, and that conversations had not forgotten yet, are forgotten.
+        """
+        recovered = self._services.store.recover(self._services.engine.format.end, INTERRUPTED)
+        self._forget_removed()
+        return recovered
 
     def close(self) -> None:
-        """Stop what runs, and give all KV back. The stored tokens open every conversation again."""
+        """Stop what runs, and give all KV back. The stored tokens open every conversation again.
+
+        What could not be saved so far is tried a last time.
+        """
+        self._retries.close()
         hooks = self._services.library.on_removed
         if self._forget_document in hooks:
             hooks.remove(self._forget_document)
@@ -94,7 +111,7 @@ class Conversations:
         and the old branch stays (see ``show``).
 
         Raises, with nothing saved: QuestionEmpty, QuestionTooLong, LibraryEmpty, SessionNotFound,
-        TurnNotFound, TurnRunning.
+        TurnNotFound, TurnRunning, NotSaved.
         """
         asked_at_s = time.perf_counter()
         question = question.strip()
@@ -106,8 +123,9 @@ class Conversations:
             options = self.options(session_id, owner) if session_id else self.defaults
         opening = None if session_id else self._services.opening
         session_id = session_id or new_id()
-        self._claim(session_id)
+        claim = self._claim(session_id)
         try:
+            self._services.unsaved.save(session_id)
             context = opening or self._context(session_id, owner, instead_of)
             self._check_length(question, context, options)
             turn_id = self._services.store.begin(
@@ -125,10 +143,11 @@ class Conversations:
             context,
             options,
             asked_at_s,
+            claim,
             self._ended,
         )
         with self._lock:
-            self._running[session_id] = turn
+            claim.turn = turn
         events = turn.events()
         next(events)
         return events
@@ -137,27 +156,40 @@ class Conversations:
         """Stop the conversation's running turn; False if none is running."""
         self._services.store.require(session_id, owner)
         with self._lock:
-            turn = self._running.get(session_id)
-        if turn is None:
+            claim = self._claims.get(session_id)
+        if claim is None or claim.turn is None:
             return False
-        turn.stop()
+        claim.turn.stop()
         return True
 
     def stop_all(self) -> int:
         """Stop every turn of every owner; returns how many have not ended yet."""
         with self._lock:
-            running = list(self._running.values())
-        for turn in running:
-            if turn is not None:
-                turn.stop()
-        return len(running)
+            claims = list(self._claims.values())
+        for claim in claims:
+            if claim.turn is not None:
+                claim.turn.stop()
+        return len(claims)
 
     # Looking after them
+
+    @property
+    def version(self) -> tuple[str, int]:
+        """Changes with everything that is shown of conversations but the words of a running turn.
+
+        Whoever saw the same version before need not look again.
+        """
+        return self._services.store.version, self._claimed
+
+    def is_running(self, session_id: str) -> bool:
+        """Whether a turn of this conversation is on its way."""
+        with self._lock:
+            return session_id in self._claims
 
     def sessions(self, owner: str = "local") -> list[SessionView]:
         """The owner's conversations, the one used last first."""
         with self._lock:
-            running = set(self._running)
+            running = set(self._claims)
         return [
             replace(view, running=view.session in running)
             for view in self._services.store.sessions(owner)
@@ -194,7 +226,7 @@ class Conversations:
 
     def turns(self, session_id: str, owner: str = "local") -> list[TurnView]:
         """The conversation from its first turn to its newest."""
-        return self._services.store.turns(session_id, owner)
+        return self._services.unsaved.shown(self._services.store.turns(session_id, owner))
 
     def show(self, session_id: str, turn_id: str, owner: str = "local") -> None:
         """Go on from the branch that holds a turn (one of its ``versions``), from its newest end.
@@ -213,6 +245,7 @@ class Conversations:
     def delete(self, session_id: str, owner: str = "local") -> None:
         """Remove a conversation from the database and its KV from the pool; stops it first."""
         self._services.store.delete(session_id, owner)
+        self._services.unsaved.forget(session_id)
         self._drop_kv(session_id, stop=True)
 
     def delete_all(self, owner: str) -> int:
@@ -279,19 +312,22 @@ class Conversations:
             max_answer_tokens=options.max_tokens,
         )
 
-    def _claim(self, session_id: str) -> None:
+    def _claim(self, session_id: str) -> Claim:
         with self._lock:
-            if session_id in self._running:
+            if session_id in self._claims:
                 raise TurnRunning(session_id)
-            self._running[session_id] = None  # until there is a turn to stop
+            claim = self._claims[session_id] = Claim()
+            self._claimed += 1
+            return claim
 
     def _release(self, session_id: str) -> None:
         with self._lock:
-            self._running.pop(session_id, None)
+            self._claims.pop(session_id, None)
+            self._claimed += 1
 
     def _ended(self, turn: RunningTurn) -> None:
         self._release(turn.session_id)
-        if turn.drop_kv:
+        if turn.claim.drop_kv:
             self._services.sessions.close(turn.session_id)
             # A deleted conversation's last words may have been saved after it was deleted.
             self._services.database.checkpoint()
@@ -299,18 +335,24 @@ class Conversations:
     def _drop_kv(self, session_id: str, *, stop: bool = False) -> None:
         """Give a conversation's KV back: now, or as soon as its running turn has ended."""
         with self._lock:
-            turn = self._running.get(session_id)
-            if turn is not None:
-                turn.drop_kv = True
-        if turn is None:
+            claim = self._claims.get(session_id)
+            if claim is not None:
+                claim.drop_kv = True
+        if claim is None or claim.turn is None:
             self._services.sessions.close(session_id)
         elif stop:
-            turn.stop()
+            claim.turn.stop()
 
     def _forget_document(self, document_id: str, _owner: str) -> None:
         with self._lock:
-            running = [turn for turn in self._running.values() if turn]
-        for turn in running:
-            turn.removed_documents.add(document_id)
-        for session_id in self._services.forget_document(document_id):
+            for claim in self._claims.values():
+                claim.removed_documents.add(document_id)
+        self._services.unsaved.document_removed(document_id)
+        try:
+            self._forget_removed()
+        except SQLAlchemyError:  # the document is gone: that it cannot be forgotten yet is no error
+            self._retries.add("what removed documents left", self._forget_removed)
+
+    def _forget_removed(self) -> None:
+        for session_id in self._services.forget_removed():
             self._drop_kv(session_id)

@@ -33,6 +33,17 @@ class TurnRunning(ChatError):
         )
 
 
+class NotSaved(ChatError):
+    """The end of a conversation's last turn is still only in memory; nothing can follow it."""
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        super().__init__(
+            "The last answer of this conversation could not be saved yet, so nothing can follow "
+            "it. Free some space on the disk, if it is full, and ask again."
+        )
+
+
 class LibraryEmpty(ChatError):
     """A question was asked before there was a document to answer it from."""
 

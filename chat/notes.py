@@ -18,6 +18,14 @@ NOT_READY = "The documents are still being read. Ask again in a moment."
 NOT_SUPPORTED = "No passage supports this answer."
 REPEATS_ITSELF = "The model began to repeat itself, so the answer was ended there."
 INTERRUPTED = "Pageturn ended while this answer was being written."
+NOT_SAVED = (
+    "This answer is not saved yet: the disk is full, or something else holds the database. It is "
+    "kept in memory, and saving it is tried again until it succeeds."
+)
+NOT_WRITTEN = (
+    "The answer ended here because the database could not be written: the disk is full, or "
+    "something else holds the database."
+)
 ANSWERED_ANYWAY = (
     "Nothing in the documents searched ({count:,}) seems to answer this; the model was asked all "
     "the same."

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session, selectinload
+from sqlalchemy.orm import Session, defer, selectinload
 
 from chat.citations import Checked, Support
 from chat.errors import SessionNotFound, TurnNotFound
@@ -28,9 +28,14 @@ def owned(session: Session, session_id: str, owner: str) -> Conversation:
     return conversation
 
 
-def tree(session: Session, conversation: Conversation) -> dict[str, Turn]:
-    """All turns of a conversation by their ids, oldest first: every branch."""
+def tree(session: Session, conversation: Conversation, *, tokens: bool = True) -> dict[str, Turn]:
+    """All turns of a conversation by their ids, oldest first: every branch.
+
+    Without ``tokens`` those are not read, which are most of a turn and not for people.
+    """
     query = select(Turn).where(Turn.session_id == conversation.id)
+    if not tokens:
+        query = query.options(defer(Turn.prompt_tokens), defer(Turn.answer_tokens))
     query = query.order_by(Turn.created_at, Turn.id).options(selectinload(Turn.passages))
     return {turn.id: turn for turn in session.scalars(query)}
 

@@ -15,6 +15,8 @@ from chat.prompt import render
 from chat.rows import passages_read
 from chat.store import ConversationStore
 from chat.tables import Turn
+from chat.unsaved import Unsaved
+from retrieval import forgetting
 from retrieval import store as rows
 from retrieval.gates import Gates
 from retrieval.store import Passage
@@ -48,6 +50,7 @@ class Services:
     library: Library
     engine: Engine
     store: ConversationStore
+    unsaved: Unsaved
     contexts: ContextStore
     sessions: EngineSessions
     gates: Gates
@@ -123,6 +126,14 @@ class Services:
         answer = self.engine.format.answer(without_markers(turn.answer))
         return [*answer, *self.engine.format.end(answer)]
 
-    def forget_document(self, document_id: str) -> set[str]:
-        """Take a removed document out of the stored conversations; returns those it was in."""
-        return self.contexts.forget_document(document_id, self.user_message)
+    def forget_removed(self) -> set[str]:
+        """Take every removed document out of the stored conversations that is still to be.
+
+        Returns those it was in.
+        """
+        with self.database.reading() as session:
+            removed = forgetting.left(session, "document")
+        touched: set[str] = set()
+        for document_id in removed:
+            touched |= self.contexts.forget_document(document_id, self.user_message)
+        return touched

@@ -36,6 +36,7 @@ from chat.stats import TurnStats
 from chat.tables import Conversation, Turn, TurnPassage
 from chat.views import Quotes, SessionView, TurnState, TurnView
 from retrieval.database import Database
+from retrieval.versioned import Versioned
 
 TITLE_CHARS = 60
 
@@ -45,6 +46,7 @@ class Outcome:
     """How a turn ended: everything that is saved with it in one transaction.
 
     The ranks of ``supports`` go on from the passages that search brought to ``read_before``.
+    ``removed_documents`` goes on filling until the moment of saving.
     """
 
     state: TurnState
@@ -65,6 +67,12 @@ class ConversationStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._sessions: Versioned[list[SessionView]] = Versioned(database)
+
+    @property
+    def version(self) -> str:
+        """Changes with every conversation, but not with the checkpoints of a running turn."""
+        return self._database.version
 
     # A turn's life
 
@@ -153,7 +161,7 @@ class ConversationStore:
 
     def checkpoint(self, turn_id: str, answer: str, answer_tokens: Sequence[int]) -> None:
         """Save the answer as far as it has come, so that a kill loses next to nothing."""
-        with self._database.session() as session:
+        with self._database.session(is_news=False) as session:
             session.execute(
                 update(Turn)
                 .where(Turn.id == turn_id)
@@ -210,6 +218,9 @@ class ConversationStore:
 
     def sessions(self, owner: str) -> list[SessionView]:
         """The owner's conversations, the one used last first."""
+        return list(self._sessions.of(owner, lambda session: self._read_sessions(session, owner)))
+
+    def _read_sessions(self, session: Session, owner: str) -> list[SessionView]:
         turns = (
             # A turn for each place: retries and edits of it stand in the same.
             select(func.count(func.distinct(func.coalesce(Turn.parent_id, ""))))
@@ -222,18 +233,17 @@ class ConversationStore:
             .where(Conversation.owner == owner)
             .order_by(Conversation.updated_at.desc(), Conversation.id)
         )
-        with self._database.reading() as session:
-            return [
-                SessionView(
-                    session=conversation.id,
-                    title=conversation.title,
-                    model=conversation.model,
-                    turns=count,
-                    created_at=conversation.created_at,
-                    updated_at=conversation.updated_at,
-                )
-                for conversation, count in session.execute(query)
-            ]
+        return [
+            SessionView(
+                session=conversation.id,
+                title=conversation.title,
+                model=conversation.model,
+                turns=count,
+                created_at=conversation.created_at,
+                updated_at=conversation.updated_at,
+            )
+            for conversation, count in session.execute(query)
+        ]
 
     def session(self, session_id: str, owner: str) -> SessionView:
         """One conversation. Raises SessionNotFound."""
@@ -269,7 +279,7 @@ class ConversationStore:
         """The conversation from its first turn to its newest. Raises SessionNotFound."""
         with self._database.reading() as session:
             conversation = owned(session, session_id, owner)
-            turns = tree(session, conversation)
+            turns = tree(session, conversation, tokens=False)
             siblings = versions(turns)
             shown = branch(turns, conversation.head_turn_id)
             return [turn_view(turn, siblings[turn.parent_id]) for turn in shown]

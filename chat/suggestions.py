@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MOST_CHARS = 80
 _READ_CHARS = 20_000
 # Markdown's headings below the title; HTML and DOCX are extracted as Markdown.
-_HEADING = re.compile(r"^#{2,4}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
+_HEADING = re.compile(r"^#{2,4}[ \t]+(?=[^ \t])(.*)$", re.MULTILINE)
 _LETTER = re.compile(r"[^\W\d_]")
 
 
@@ -53,8 +53,10 @@ def _topic(database: Database, document: DocumentView) -> Topic:
         )
     headings = [
         heading
-        for heading in _HEADING.findall((text or "")[:_READ_CHARS])
-        if len(heading) <= _MOST_CHARS and _LETTER.search(heading)
+        for line in _HEADING.findall((text or "")[:_READ_CHARS])
+        if (heading := line.rstrip(" \t#"))
+        and len(heading) <= _MOST_CHARS
+        and _LETTER.search(heading)
     ]
     own = [Topic(document.title, heading) for heading in headings]
     return next((topic for topic in own if topic.is_question), None) or (

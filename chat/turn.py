@@ -13,12 +13,18 @@ A kill leaves the newest checkpoint, which ``Conversations.recover`` marks at th
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from chat.clock import NOTICEABLE_S, in_words, slept_s
 from chat.context import Context
+from chat.errors import SessionNotFound
 from chat.events import Delta, Event, Finished, Quoted, Retrieved, Started
 from chat.finding import Finder, Findings
 from chat.judged import Judged
@@ -26,6 +32,7 @@ from chat.kinds import Kind, kind_of
 from chat.notes import (
     ANSWERED_ANYWAY,
     NOT_READY,
+    NOT_WRITTEN,
     ONLY_QUOTES,
     nothing_found,
     passages_read,
@@ -42,7 +49,25 @@ from engine.errors import EngineError
 from retrieval.errors import RetrievalError
 
 CHECKPOINT_S = 0.5
+UNFORESEEN = "Something went wrong inside Pageturn: {!r}"
 SLEPT = "The computer slept for {how_long} while this was being answered."
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Claim:
+    """A conversation that is worked on, and what becomes of it meanwhile.
+
+    ``turn`` is the running one, once there is one to stop. ``removed_documents`` fills from the
+    moment of the claim on. With ``drop_kv`` its stored tokens have changed or gone: what the
+    engine holds for it is given back at the end.
+    """
+
+    turn: RunningTurn | None = None
+    removed_documents: set[str] = field(default_factory=set)
+    drop_kv: bool = False
 
 
 @dataclass
@@ -50,7 +75,8 @@ class RunningTurn:
     """A turn on its way. ``events`` runs in the asker's thread; ``stop`` may come from any.
 
     ``asked_at_s`` is the ``time.perf_counter()`` of the question. ``on_end`` is called once, when
-    the turn is saved and before the last event, so that the next question may follow on that.
+    the turn is saved (or kept for that) and before the last event, so that the next question may
+    follow on that.
     """
 
     services: Services
@@ -61,12 +87,10 @@ class RunningTurn:
     context: Context
     options: AskOptions
     asked_at_s: float
+    claim: Claim
     on_end: Callable[[RunningTurn], None]
 
     stopping: bool = False
-    # Documents removed, or the whole conversation deleted, while the turn was on its way.
-    removed_documents: set[str] = field(default_factory=set)
-    drop_kv: bool = False
 
     _kind: Kind = "question"
     _finder: Finder | None = None
@@ -103,8 +127,13 @@ class RunningTurn:
             raise
         except (EngineError, RetrievalError) as error:
             view = self._end("error", str(error))
+        except SessionNotFound:  # the conversation was deleted meanwhile
+            view = self._end("stopped")
+        except SQLAlchemyError:
+            log.exception("the turn %s could not be written on its way", self.turn_id)
+            view = self._end("error", NOT_WRITTEN)
         except BaseException as error:
-            self._end("error", f"Something went wrong inside Pageturn: {error!r}")
+            self._end("error", UNFORESEEN.format(error))
             raise
         if view is not None:
             yield Finished(view)
@@ -181,14 +210,17 @@ class RunningTurn:
     def _save_found(self, judged: Judged) -> None:
         """Save it without documents that are removed, up to this very moment."""
         while True:
-            self._judged = judged.without(self.removed_documents)
+            self._judged = judged.without(self.claim.removed_documents)
             self.services.store.save_found(self.turn_id, self._judged, self._notes)
-            if self.removed_documents.isdisjoint(p.document_id for p in self._judged.found):
+            found = (passage.document_id for passage in self._judged.found)
+            if self.claim.removed_documents.isdisjoint(found):
                 return
 
     def _prepare(self) -> Fit:
         """Choose what the model reads, and save that before it does."""
         services, engine = self.services, self.services.engine
+        if self.claim.drop_kv:  # a document was removed since the context was read
+            self.context = services.contexts.load(self.session_id, self.owner)
         found = self._judged.found
         wanted = len(found) if self._findings.reads_whole else min(self.options.read, len(found))
         prompt = fit(
@@ -235,7 +267,9 @@ class RunningTurn:
             self._ttft_s = self._ttft_s or now_s - self.asked_at_s
             yield event
             if now_s - saved_at_s >= CHECKPOINT_S:
-                self.services.store.checkpoint(self.turn_id, writer.text, writer.tokens)
+                # One that fails costs nothing yet: the next one or the end saves all of it.
+                with suppress(SQLAlchemyError):
+                    self.services.store.checkpoint(self.turn_id, writer.text, writer.tokens)
                 saved_at_s = now_s
 
     def _say(self, sentence: str) -> Generator[Event, None, None]:
@@ -246,21 +280,52 @@ class RunningTurn:
     # The end of a turn
 
     def _end(self, state: TurnState, error: str | None = None) -> TurnView | None:
-        """Save the turn, once. None if that was done before, or the conversation is deleted."""
+        """Save the turn, once. None if that was done before, or the conversation is deleted.
+
+        What cannot be saved now is kept in memory (``unsaved``): the turn has ended all the same.
+        """
         if self._ended:
             return None
         slept = slept_s() - self._slept_before_s
         if slept >= NOTICEABLE_S:
             self._notes.append(SLEPT.format(how_long=in_words(slept)))
-        outcome = self._outcome(state, error)
+        try:
+            outcome = self._outcome(state, error)
+        except Exception as fault:
+            if state == "done":  # ``events`` comes by here again, with the error
+                raise
+            log.exception("the end of the turn %s could not be made", self.turn_id)
+            text = self._text
+            if self._writer is not None:
+                self._writer.stop()
+                text = self._writer.text
+            outcome = Outcome("error", text, "error", error=error or UNFORESEEN.format(fault))
         self._ended = True
         try:
-            view = self.services.store.finish(self.turn_id, outcome)
+            view = self._save(outcome)
             if view is None:  # the conversation was deleted meanwhile: nothing of it may stay
-                self.drop_kv = True
+                self.claim.drop_kv = True
             return view
         finally:
             self.on_end(self)
+
+    def _save(self, outcome: Outcome) -> TurnView | None:
+        try:
+            return self.services.store.finish(self.turn_id, outcome)
+        except Exception:
+            log.exception("the end of the turn %s could not be saved", self.turn_id)
+        view = TurnView(
+            session=self.session_id,
+            turn=self.turn_id,
+            question=self.question,
+            answer=outcome.answer,
+            state=outcome.state,
+            created_at=datetime.now(UTC),
+            evidence=tuple(quote.view() for quote in self._judged.quotes),
+            gate=self._judged.gate,
+            versions=(self.turn_id,),
+        )
+        return self.services.unsaved.keep(view, outcome, self.claim.removed_documents)
 
     def _outcome(self, state: TurnState, error: str | None) -> Outcome:
         own_stats = TurnStats(
@@ -280,7 +345,7 @@ class RunningTurn:
             )
         answer = writer.end(state)
         if answer is None:
-            self.drop_kv = True  # what the session holds is not what is stored
+            self.claim.drop_kv = True  # what the session holds is not what is stored
             tokens = writer.closed(writer.tokens)
             return Outcome(
                 "error",
@@ -298,7 +363,7 @@ class RunningTurn:
             answer_tokens=answer.tokens,
             supports=answer.cited.supports,
             read_before=writer.read_before,
-            removed_documents=frozenset(self.removed_documents),
+            removed_documents=self.claim.removed_documents,
             sentences=answer.cited.sentences,
             stats=TurnStats.of(answer.stats, own_stats),
             error=error,

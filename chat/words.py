@@ -41,7 +41,8 @@ _NUMBER_WORDS = {
 _ENDINGS = ("ing", "edly", "ed", "ies", "es", "ly", "s", "e", "y")
 
 # Where a sentence begins, a large letter names nothing.
-_BEGINS = re.compile(r"(?:^|[.!?:;…。！？：；\n*#>|(\"“‘-])[\s*_\"“‘(]*$")
+_BEGIN = frozenset('.!?:;…。！？：；\n*#>|("“‘-')
+_OPENING = frozenset('*_"“‘(')
 _NOT = re.compile(
     r"\b(?:not|never|cannot|neither|nor|without|no longer|no)\b|n['’]t\b", re.IGNORECASE
 )
@@ -50,7 +51,7 @@ _CJK_NOT = re.compile(rf"[不没无未](?:会|能|是|有|再|应当?|可以?|�
 
 # A number alone may stand anywhere in a passage; a measured one must be measured in the same unit.
 _QUANTITY = re.compile(
-    r"(?P<number>\d+(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)[ \u00a0-]?"
+    r"(?<!\d)(?P<number>\d+(?:,\d{3}){1,9}(?:\.\d+)?|\d+(?:\.\d+)?)[ \u00a0-]?"
     r"(?P<unit>[kmgt]i?b|bytes?|b|bits?|%|percent|[µmn]?s|seconds?|minutes?|hours?|days?|weeks?"
     r"|months?|years?|[kmg]?hz|[km]?w|[kmµ]?g|[kcmµn]?m|tok/s|gb/s|[gt]?flops?(?:/s)?)(?![\w/])",
     re.IGNORECASE,
@@ -95,11 +96,22 @@ def names(text: str) -> list[str]:
         word = match["word"]
         if word is None:
             continue
-        begins = _BEGINS.search(text[: match.start()]) is not None
-        large = word[0].isupper() and not begins
+        large = word[0].isupper() and not _begins(text, match.start())
         if large or sum(map(str.isupper, word)) > 1 or any(map(str.isdigit, word)):
             found += _words(word)
     return found
+
+
+def _begins(text: str, at: int) -> bool:
+    """Whether a sentence, a line or a quotation begins at this place."""
+    while at > 0:
+        before = text[at - 1]
+        if before in _BEGIN:
+            return True
+        if before not in _OPENING and not before.isspace():
+            return False
+        at -= 1
+    return True
 
 
 def denied(text: str) -> list[str]:

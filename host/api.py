@@ -72,6 +72,10 @@ def router(workspace: Workspace, token: str) -> APIRouter:
         with _refusals():
             return workspace.remove(document_id, owner)
 
+    @api.post("/owners/{name}/leaving")
+    def note_leaving(name: str) -> None:
+        workspace.note_leaving(name)
+
     @api.delete("/owners/{name}")
     def remove_owner(name: str) -> Event:
         return workspace.remove_owner(name)

@@ -52,6 +52,9 @@ class Client:
         removed: Event = self._call("DELETE", f"api/documents/{quote(document_id)}", owner=owner)
         return removed
 
+    def note_leaving(self, name: str) -> None:
+        self._call("POST", f"api/owners/{quote(name)}/leaving")
+
     def remove_owner(self, name: str) -> Event:
         removed: Event = self._call("DELETE", f"api/owners/{quote(name)}")
         return removed

@@ -99,14 +99,20 @@ class Workspace:
     def migrate(self) -> None:
         """Bring the tables to this version; the data folder must be held by this process.
 
-        A restore or a backup that was killed is brought to its end first.
+        A restore or a backup that was killed is brought to its end first, and then the removal of
+        a person.
         """
         from chat.store import migrate
         from host import backup, restore
+        from retrieval import forgetting
 
         restore.finish(self.settings.data_dir)
         backup.sweep(self.settings.data_dir)
         migrate(self.database)
+        with self.database.reading() as session:
+            leaving = forgetting.left(session, "owner")
+        for name in leaving:
+            self.remove_owner(name)
 
     def check_embedder(self) -> None:
         """Raises ModelMissing, before anything is queued for an embedder that cannot come."""
@@ -188,9 +194,20 @@ class Workspace:
             "problems": list(check.problems),
         }
 
+    def note_leaving(self, name: str) -> None:
+        """Everything of a person is to go: what `remove_owner` does not come to, `migrate` does.
+
+        Said before the account goes, so that no kill leaves things that nobody has.
+        """
+        from retrieval import forgetting
+
+        with self.database.session() as session:
+            forgetting.note(session, "owner", name)
+
     def remove_owner(self, name: str) -> Event:
         """Remove all of a person's conversations and documents; returns how many there were."""
         from chat.store import ConversationStore
+        from retrieval import forgetting
 
         if "conversations" in self.__dict__:
             conversations = self.conversations.delete_all(name)
@@ -199,6 +216,8 @@ class Workspace:
         own = [view for view in self.library.documents(name) if view.owner == name]
         for view in own:
             self.library.remove(view.id, name)
+        with self.database.session() as session:
+            forgetting.done(session, "owner", name)
         self.database.checkpoint()
         return {"conversations": conversations, "documents": len(own)}
 

@@ -2,6 +2,8 @@
 
 import errno
 import sqlite3
+import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -58,6 +60,7 @@ class Database:
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
         writing = self.engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
+        self._process, self._writes, self._counting = uuid.uuid4().hex, 0, threading.Lock()
         self._writing = sessionmaker(writing, expire_on_commit=False)
         self._reading = sessionmaker(self.engine, expire_on_commit=False)
 
@@ -71,10 +74,25 @@ class Database:
         return Path(self.url.database) if self.is_sqlite and self.url.database else None
 
     @contextmanager
-    def session(self) -> Iterator[Session]:
-        """One writing transaction: committed at the end, rolled back on an exception."""
+    def session(self, *, is_news: bool = True) -> Iterator[Session]:
+        """One writing transaction: committed at the end, rolled back on an exception.
+
+        It makes another `version`, unless nothing that is shown depends on it (`is_news`).
+        """
         with self._writing() as session, session.begin():
             yield session
+        if is_news:
+            with self._counting:
+                self._writes += 1
+
+    @property
+    def version(self) -> str:
+        """Changes with everything that this process writes, and from process to process.
+
+        Who has read something and sees the same version need not read it again. Other processes
+        do not write while one holds the data folder.
+        """
+        return f"{self._process}-{self._writes}"
 
     @contextmanager
     def reading(self) -> Iterator[Session]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from retrieval import search, sentence_rows, store
+from retrieval import forgetting, search, sentence_rows, store
 from retrieval.database import Database, is_storage_full
 from retrieval.embedder import Embedder
 from retrieval.errors import (
@@ -28,6 +28,7 @@ from retrieval.parsers.formats import format_of
 from retrieval.parsers.identify import identify
 from retrieval.parsers.process import ParseLimits
 from retrieval.reranker import READ, Reranker
+from retrieval.versioned import Versioned
 from retrieval.views import DocumentView, IndexCheck, SearchResult
 
 _POLL_S = 0.5
@@ -39,7 +40,8 @@ class Library:
 
     Every call is for one owner and sees that owner's documents and those of the shared library
     (`owners.SHARED`), which only its own owner changes. Callables in `on_removed` are called with
-    (document id, owner) after a document is gone.
+    (document id, owner) after a document is gone. What they have to forget is written down with
+    the removal (`forgetting`), so that a process that dies before them leaves it to the next.
     Raises DataFolderNotWritable if `data_dir` cannot be used. The tables must exist already.
     """
 
@@ -59,6 +61,7 @@ class Library:
         self._database = database
         self._folder = data_dir
         self._files = FileStore(data_dir / "files")
+        self._views: Versioned[list[DocumentView]] = Versioned(database)
         self._indexes = Indexes(database, data_dir, embedder, lexical or Fts5Index())
         self._lock = self._indexes.lock
         self._indexer = Indexer(
@@ -174,9 +177,16 @@ class Library:
 
     # Looking
 
+    @property
+    def version(self) -> tuple[object, ...]:
+        """Changes whenever `documents` does."""
+        stalled = str(self._indexer.stalled or "")
+        return self._database.version, stalled, self._indexer.retries.reasons
+
     def documents(self, owner: str = "local") -> list[DocumentView]:
-        with self._database.reading() as session:
-            return [self._explained(view) for view in store.views(session, owner)]
+        """All that this owner sees, oldest first; counted once for all who ask until a change."""
+        views = self._views.of(owner, lambda session: store.views(session, owner))
+        return [self._explained(view) for view in views]
 
     def get(self, document_id: str, owner: str = "local") -> DocumentView:
         """Raises DocumentNotFound, also for a document of another owner."""
@@ -331,6 +341,7 @@ class Library:
                     raise DocumentShared(view.name)
                 ids = store.delete_document(session, document_id)
                 self._indexes.remove(session, owner, ids)
+                forgetting.note(session, "document", document_id)
             self._drop_unwanted(view.content_hash)
             self._indexes.forget(ids)
         self._indexer.wake()

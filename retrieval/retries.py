@@ -34,6 +34,12 @@ class Retries:
         self._failed: dict[str, _Failed] = {}
         self._lock = threading.Lock()
 
+    @property
+    def reasons(self) -> tuple[tuple[str, str], ...]:
+        """Why documents wait, by id."""
+        with self._lock:
+            return tuple((id, failed.reason) for id, failed in self._failed.items())
+
     def again(self, id: str, reason: str) -> bool:
         """Note a failure that may pass; False if the document has been tried often enough."""
         with self._lock:

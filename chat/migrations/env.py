@@ -2,6 +2,7 @@
 
 from alembic import context
 
+import retrieval.forgetting
 import retrieval.store  # noqa: F401
 from retrieval.database import Base
 

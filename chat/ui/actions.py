@@ -123,6 +123,11 @@ class Actions(TurnActions):
     def tick(self, session_id: str, shown: str, request: gr.Request) -> Screen:
         """Every few seconds: only what differs from what the browser shows is sent."""
         tab, seen = self._tab(request), Seen.parse(shown)
+        busy = not tab.is_streaming and self._conversations.is_running(session_id)
+        if not seen.is_news("all", self._news(session_id, tab, request)) and not busy:
+            screen = Screen(memory=self._memory_bar(request, seen))
+            now = seen.dump()
+            return screen._replace(seen=now) if now != shown else screen
         sessions = self._sessions(request)
         is_new = not session_id and not tab.is_streaming
         screen = self._library_screen(request, seen, is_new=is_new)._replace(

@@ -91,6 +91,9 @@ class Pages(Services):
     def latency(self, session_id: str, shown: str, request: gr.Request) -> LatencyScreen:
         """The open conversation's turns, where they differ from what is shown."""
         words, seen, owner = words_for(request), Seen.parse(shown), owner_of(request)
+        version = self._conversations.version
+        if not seen.is_news("latency_version", (version, session_id, words.language)):
+            return LatencyScreen()
         turns: Sequence[TurnView] = ()
         title = None
         if session_id:
@@ -102,7 +105,7 @@ class Pages(Services):
                 pass
         rows = latency.measured(turns)
         if not seen.is_news("latency", (session_id, title, words.language, rows)):
-            return LatencyScreen()
+            return LatencyScreen(seen=seen.dump())
         screen = LatencyScreen(
             head=latency.head(title, rows, words),
             charts=gr.update(visible=True) if rows else KEEP,  # the styles hide them again
@@ -209,10 +212,12 @@ class Pages(Services):
         return self._library_screen(request, Seen())._replace(reading="")
 
     def _library_screen(self, request: gr.Request, seen: Seen) -> LibraryScreen:
-        documents = self._library.documents(owner_of(request))
-        table = library_table(documents, words_for(request))
-        if not seen.is_news("library", table):
+        words = words_for(request)
+        if not seen.is_news("library_version", (self._library.version, words.language)):
             return LibraryScreen()
+        table = library_table(self._library.documents(owner_of(request)), words)
+        if not seen.is_news("library", table):
+            return LibraryScreen(seen=seen.dump())
         return LibraryScreen(table=table, seen=seen.dump())
 
     def _added(self, results: Sequence[Outcome], request: gr.Request) -> LibraryScreen:

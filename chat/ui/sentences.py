@@ -75,6 +75,18 @@ _CHINESE: Sequence[tuple[re.Pattern[str], str]] = [
         (re.escape(notes.REPEATS_ITSELF), "模型开始重复，所以回答到这里结束。"),
         (re.escape(notes.NOT_READY), "文档还在读取。请稍后再问。"),
         (re.escape(notes.NOT_SUPPORTED), "没有段落支持这个回答。"),
+        (
+            re.escape(notes.NOT_SAVED),
+            "这个回答还没有保存：磁盘已满，或数据库被占用。它保留在内存里，会一直重试，直到保存成功。",
+        ),
+        (
+            re.escape(notes.NOT_WRITTEN),
+            "回答到这里结束，因为无法写入数据库：磁盘已满，或数据库被占用。",
+        ),
+        (
+            r"The last answer of this conversation could not be saved yet, .*",
+            "这个对话的上一个回答还没能保存，所以还不能继续。如果磁盘已满，请先腾出空间再问。",
+        ),
         (re.escape(notes.INTERRUPTED), "回答还在写时 Pageturn 结束了。"),
         (
             r"(\d+) of (\d+) documents are ready; only they were searched\.",
@@ -159,7 +171,7 @@ _CHINESE: Sequence[tuple[re.Pattern[str], str]] = [
                 ("No text on", "", "{1} 页中有 {0} 页没有文字：{2}。"),
                 (
                     "Only pictures, probably scans, on",
-                    "; .*",
+                    "; [^:]*",
                     "{1} 页中有 {0} 页只有图片，可能是扫描件，安装 tesseract（OCR）后可读：{2}。",
                 ),
                 (
@@ -182,7 +194,7 @@ _CHINESE: Sequence[tuple[re.Pattern[str], str]] = [
                     "",
                     "{1} 页中有 {0} 页与前面的页相同，按前面的页检索：{2}。",
                 ),
-                ("The file is damaged on", ", .*", "{1} 页中有 {0} 页已损坏，没有读取：{2}。"),
+                ("The file is damaged on", ", [^:]*", "{1} 页中有 {0} 页已损坏，没有读取：{2}。"),
             )
         ),
         (

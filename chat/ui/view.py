@@ -95,12 +95,11 @@ class View(Services):
         words, owner = words_for(request), owner_of(request)
         documents = self._library.documents(owner)
         panel = documents_panel(documents, words)
-        memory = memory_bar(self._engine.memory(), self._engine.device_kind, words)
         choices = settings.choices(documents)
         first = suggestions(self._conversations.topics(owner), words) if is_new else ""
         return Screen(
             documents=panel if seen.is_news("documents", panel) else KEEP,
-            memory=memory if seen.is_news("memory", memory) else KEEP,
+            memory=self._memory_bar(request, seen),
             suggestions=(
                 first if is_new is not None and seen.is_news("suggestions", first) else KEEP
             ),
@@ -108,6 +107,18 @@ class View(Services):
                 gr.update(choices=choices) if seen.is_news("choices", choices) else KEEP
             ),
         )
+
+    def _memory_bar(self, request: gr.Request, seen: Seen) -> Any:
+        bar = memory_bar(self._engine.memory(), self._engine.device_kind, words_for(request))
+        return bar if seen.is_news("memory", bar) else KEEP
+
+    def _news(self, session_id: str, tab: Tab, request: gr.Request) -> Any:
+        """Changes whenever anything on the page may but the bar of memory and a running turn.
+
+        Asking for it costs the same whatever there is: nothing is read or counted.
+        """
+        versions = self._conversations.version, self._library.version
+        return versions, session_id, tab.search, tab.is_streaming, words_for(request).language
 
     def _history(
         self, session_id: str, sessions: Sequence[SessionView], request: gr.Request, seen: Seen

@@ -12,7 +12,7 @@ from retrieval.parsers.formats import Parsed
 from retrieval.parsers.tables import Grid, render_table
 
 _DECLARED = re.compile(
-    rb"(?i)<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)"
+    rb"(?i)<meta[^>]{0,200}?charset\s*=\s*(?:[\"']\s*)?([\w.:-]+)"
     rb"|^(?:\xef\xbb\xbf)?\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]+)"
 )
 _DECLARED_WITHIN = 4096

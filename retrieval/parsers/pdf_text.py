@@ -12,8 +12,8 @@ CUT = "\ufffe"
 MARKED = re.compile("[\ufffe\x02][ \r\n]*")
 _HYPHEN_AT_END = re.compile(r"(?<=[^\W\d_])[-\u2010]\n(?=[^\W\d_])")
 _SOFT_HYPHEN = re.compile("\u00ad[ ]*\n?")
-_CUT_WORD = re.compile(rf"([^\W_]+){CUT}([^\W_]+)([^\s{CUT}]*)[ \n]?")
-_LINE_END = re.compile(r"[ \t\u00a0]*\r?\n|\r")
+_CUT_WORD = re.compile(rf"(?<![^\W_])([^\W_]+){CUT}([^\W_]+)([^\s{CUT}]*)[ \n]?")
+_LINE_END = re.compile(r"(?:(?<![ \t\u00a0])[ \t\u00a0]+)?\r?\n|\r")
 _INVISIBLE = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\u200b\u2060\ufeff\uffff]")
 # Signs for the same letters as others, by what NFKC says: ligatures and Arabic's shapes; Han by
 # way of radicals and compatibility; letters and digits of full width, kana of half of it. Not
@@ -22,17 +22,7 @@ _SHAPES = re.compile(
     "[\u2e80-\u2fdf\uf900-\ufdff\ufe70-\ufefc\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uff9f]+"
 )
 _HAN = "\u2e80-\u2fdf\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_HAN_RUNS = re.compile(rf"[{_HAN}]+(?: [{_HAN}]+)+")
-_WORD = re.compile(rf"([^\W_]+){CUT}([^\W_]+)([^\s{CUT}]*)[ \n]?")
-_LINE_END = re.compile(r"[ \t\u00a0]*\r?\n|\r")
-_INVISIBLE = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\u200b\u2060\ufeff\uffff]")
-# Signs for the same letters as others, by what NFKC says: ligatures and Arabic's shapes; Han by
-# way of radicals and compatibility; letters and digits of full width, kana of half of it. Not
-# "²" or "½", where it would change what is said, nor the punctuation that Chinese is set with.
-_SHAPES = re.compile(
-    "[\u2e80-\u2fdf\uf900-\ufdff\ufe70-\ufefc\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uff9f]+"
-)
-_HAN = "\u2e80-\u2fdf\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_HAN_RUNS = re.compile(rf"(?<![{_HAN}])[{_HAN}]+(?: [{_HAN}]+)+")
 _LONE_HAN = re.compile(
     rf"(?<![{_HAN}])[{_HAN}](?:[ ][{_HAN}](?![{_HAN}]))+|(?<=[{_HAN}])[ ](?=[{_HAN}](?![{_HAN}]))"
 )

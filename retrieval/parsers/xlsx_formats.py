@@ -18,8 +18,8 @@ BUILTIN = {
 }  # fmt: skip
 _MAX_DAYS = 2_958_465  # the end of the year 9999
 _TOKEN = re.compile(
-    r'"(?P<text>[^"]*)"|\\(?P<escaped>.)|_.|\*.|\[\$(?P<currency>[^\]-]*)[^\]]*\]'
-    r"|\[(?P<elapsed>h+|m+|s+)\]|\[[^\]]*\]|(?P<half>AM/PM|A/P|上午/下午)"
+    r'"(?P<text>[^"]*)"|\\(?P<escaped>.)|_.|\*.|\[\$(?P<currency>[^\]-]{0,99}+)[^\]]{0,99}+\]'
+    r"|\[(?P<elapsed>h+|m+|s+)\]|\[[^\]]{0,99}+\]|(?P<half>AM/PM|A/P|上午/下午)"
     r"|(?P<date>y+|m+|d+|h+|s+(?:\.0+)?|e+)|(?P<number>[#0?][#0?,]*(?:\.[#0?]*)?(?:E[+-]0+)?,*)"
     r"|(?P<general>general)|(?P<percent>%)|(?P<at>@)|(?P<other>.)",
     re.IGNORECASE | re.DOTALL,

@@ -7,7 +7,7 @@ fit the database.
 from alembic import op
 
 revision = "0013"
-down_revision = "0009"
+down_revision = "0010"
 branch_labels = None
 depends_on = None
 
