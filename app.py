@@ -238,10 +238,10 @@ def user_remove(
 ) -> None:
     """Remove a user with all documents and conversations: database, indexes, KV and disk."""
     users = _users(settings)
+    if name == OWNER:  # what is there without accounts is nobody's to remove
+        raise no_such_user(name)
     check_name(name)
     had_account = users.remove(name)  # first, so that nothing can come after
-    if name == OWNER and not had_account:  # what is there without accounts is nobody's to remove
-        raise no_such_user(name)
     with connect.for_writing(settings, console.say) as host:
         gone = host.remove_owner(name)
     if not (had_account or any(gone.values())):

@@ -202,7 +202,7 @@ def test_a_new_password_ends_the_logins_made_with_the_old_one(house: House) -> N
 def test_logging_out_ends_a_login(house: House) -> None:
     with house.page("bob") as page:
         cookies = dict(page.http.cookies)
-        page.http.get("logout")
+        page.http.post("logout")
         again = httpx.get(f"{house.server.address}config", cookies=cookies)
         assert again.status_code == 401
 
