@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from threading import Lock
 from typing import Protocol
 
@@ -71,16 +69,19 @@ class Logins:
     def get(self, token: str | None) -> str | None:
         """The name that a token stands for; None where its login has ended. Gradio calls this."""
         login = self._logins.get(_hash(token)) if token else None
-        if login is None or login.until_s <= self._clock():
-            return None
-        holds = login.credential and login.credential == self._credential(login.name)
-        return login.name if holds else None
+        return login.name if login is not None and self._holds(login) else None
 
     def end(self, name: str) -> None:
         """Log a person out, in every browser."""
         with self._lock:
             self._logins = {key: one for key, one in self._logins.items() if one.name != name}
             self._write()
+
+    def _holds(self, login: _LoggedIn) -> bool:
+        """Whether a login is not over: by its time, or with what the account had."""
+        if login.until_s <= self._clock() or not login.credential:
+            return False
+        return login.credential == self._credential(login.name)
 
     def _credential(self, name: str) -> str:
         """A hash that changes with the person's password; empty for nobody."""
@@ -100,16 +101,17 @@ class Logins:
 
     def _write(self) -> None:
         """Replace the file as a whole, without the logins that are over."""
-        now = self._clock()
-        self._logins = {key: one for key, one in self._logins.items() if one.until_s > now}
+        self._logins = {key: one for key, one in self._logins.items() if self._holds(one)}
         if self._path is None:
             return
         logins = {key: asdict(login) for key, login in self._logins.items()}
         text = json.dumps({"cookie_id": self.cookie_id, "logins": logins})
         try:
-            with NamedTemporaryFile("w", dir=self._path.parent, delete=False) as file:  # mode 0600
-                file.write(text)
-            os.replace(file.name, self._path)
+            new = self._path.with_suffix(".new")
+            new.unlink(missing_ok=True)
+            new.touch(mode=0o600)
+            new.write_text(text, "utf-8")
+            new.replace(self._path)
         except OSError as error:  # who logs in is in, and out again after a restart
             _log.warning("The file of logins cannot be written (%s).", error.strerror)
 

@@ -26,6 +26,12 @@ from starlette.types import Message
 from chat.ui.figures import binary_size, size
 from chat.ui.i18n import words_for
 
+# Routes of Gradio's that take files, too, and that no component of the page uses.
+_OTHER_WAYS = (
+    "/gradio_api/process_recording",
+    "/gradio_api/component_server",
+    "/gradio_api/component_server/",
+)
 DEFAULT_QUOTA_BYTES = 2 * 2**30
 ABANDONED_S = 3600.0
 
@@ -107,6 +113,12 @@ class Uploads:
 def router(uploads: Uploads, owner_of: Callable[[Request], str | None]) -> APIRouter:
     """The route; `owner_of` says who asks, None for nobody who may."""
     routes = APIRouter()
+
+    for address in _OTHER_WAYS:
+
+        @routes.post(address)
+        def not_here() -> None:
+            raise HTTPException(404)
 
     @routes.post("/gradio_api/upload", response_model=None)
     async def upload(request: Request, upload_id: str | None = None) -> list[str] | Response:

@@ -118,6 +118,12 @@ def test_nobody_sends_nothing(client: TestClient, folder: Path) -> None:
     assert held(folder) == []
 
 
+@pytest.mark.parametrize("way", ["process_recording", "component_server", "component_server/"])
+def test_there_is_one_way_for_files(client: TestClient, way: str) -> None:
+    files = {"files": ("a.txt", b"x")}
+    assert client.post(f"/gradio_api/{way}", files=files).status_code == 404
+
+
 def test_a_form_that_is_none_leaves_nothing(client: TestClient, folder: Path) -> None:
     kind = {"content-type": "multipart/form-data; boundary=b"}
     begun = BEGUN + b"xx\r\n--b\r\n\x00"
