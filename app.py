@@ -238,9 +238,9 @@ def user_remove(
 ) -> None:
     """Remove a user with all documents and conversations: database, indexes, KV and disk."""
     users = _users(settings)
+    if name == OWNER:  # what is there without accounts is nobody's to remove
+        raise no_such_user(name)
     check_name(name)
-    if name == OWNER and users.credential(name) is None:
-        raise no_such_user(name)  # what is there without accounts is nobody's to remove
     with connect.for_writing(settings, console.say) as host:
         host.note_leaving(name)
         had_account = users.remove(name)  # before the rest, so that nothing can come after

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from sqlalchemy import select
-from sqlalchemy.orm import selectinload
+from sqlalchemy.orm import Session, selectinload
 
 from chat.citations import without_markers
 from chat.rows import branch, chain, drop_removed, in_context, owned, placed, tree
@@ -159,28 +159,52 @@ class ContextStore:
         keeps its rows until it is finished: its citations are still to come. What the removal
         wrote down as left to forget goes in the same transaction.
         """
+        rendered = self._rendered_without(document_id, render)
         touched = set()
         with self._database.session() as session:
-            turns = session.scalars(
-                select(Turn)
-                .where(
-                    Turn.passages.any(
-                        (TurnPassage.document_id == document_id) & ~TurnPassage.removed
-                    )
-                )
-                .options(selectinload(Turn.passages))
-            ).all()
-            for turn in turns:
+            for turn in _turns_with(session, document_id):
                 touched.add(turn.session_id)
-                was_read = False
-                for row in turn.passages:
-                    if row.document_id == document_id:
-                        was_read |= row.in_prompt
-                        row.removed, row.in_prompt = True, False
-                if turn.state != "pending":
-                    drop_removed(turn)
-                if was_read and turn.prompt_tokens:
-                    before = branch(tree(session, turn.conversation), turn.parent_id)
-                    turn.prompt_tokens = tuple(render(turn, not in_context(before)))
+                before = turn.prompt_tokens
+                if _take_out(turn, document_id):
+                    known = rendered.get((turn.id, before))
+                    turn.prompt_tokens = known or _rendered(session, turn, render)
             forgetting.done(session, "document", document_id)
         return touched
+
+    def _rendered_without(
+        self, document_id: str, render: Render
+    ) -> dict[tuple[str, tuple[int, ...]], tuple[int, ...]]:
+        """The user messages as they will be, by turn and what they are now.
+
+        That takes long, so it is done before the transaction, in which nobody else can write.
+        """
+        with self._database.reading() as session, session.no_autoflush:
+            return {
+                (turn.id, turn.prompt_tokens): _rendered(session, turn, render)
+                for turn in _turns_with(session, document_id)
+                if _take_out(turn, document_id)
+            }
+
+
+def _turns_with(session: Session, document_id: str) -> Sequence[Turn]:
+    """The turns that still have rows of a document."""
+    has_rows = (TurnPassage.document_id == document_id) & ~TurnPassage.removed
+    query = select(Turn).where(Turn.passages.any(has_rows))
+    return session.scalars(query.options(selectinload(Turn.passages))).all()
+
+
+def _take_out(turn: Turn, document_id: str) -> bool:
+    """Mark or drop a document's rows; returns whether the model's context is another without."""
+    was_read = False
+    for row in turn.passages:
+        if row.document_id == document_id:
+            was_read |= row.in_prompt
+            row.removed, row.in_prompt = True, False
+    if turn.state != "pending":
+        drop_removed(turn)
+    return was_read and bool(turn.prompt_tokens)
+
+
+def _rendered(session: Session, turn: Turn, render: Render) -> tuple[int, ...]:
+    before = branch(tree(session, turn.conversation), turn.parent_id)
+    return tuple(render(turn, not in_context(before)))

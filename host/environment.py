@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+UPLOADS = "uploads"  # in the data folder: files on their way from the browser into the library
 # Nothing but an explicit fetch uses the network: no hub look-ups, no telemetry.
 _OFFLINE = {
     "HF_HUB_OFFLINE": "1",
@@ -26,4 +27,4 @@ def prepare(*, data_dir: Path | None = None) -> None:
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     if data_dir is not None:
-        os.environ["GRADIO_TEMP_DIR"] = str(data_dir.absolute() / "uploads")
+        os.environ["GRADIO_TEMP_DIR"] = str(data_dir.absolute() / UPLOADS)

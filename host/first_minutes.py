@@ -134,11 +134,13 @@ def _end(server: "uvicorn.Server") -> None:
 def _application(fetching: Fetching) -> FastAPI:
     from chat.ui.first_minutes import Offer, first_minutes
     from chat.ui.i18n import words_for
+    from chat.ui.origin import OwnPageOnly
     from chat.ui.serving import OwnServerOnly
 
     app = FastAPI(title="Pageturn", docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(OwnServerOnly)
     app.add_middleware(LoopbackOnly)
+    app.add_middleware(OwnPageOnly)
+    app.add_middleware(OwnServerOnly)
     offers = [Offer(model.name, model.kind, model.wheel_bytes) for model in fetching.models]
 
     @app.get("/setup")

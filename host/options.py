@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from pydantic import ByteSize
 
 from host.settings import Settings, load, option_name
 
 # Which settings a command has options for. (The variables always count.)
 ALL = tuple(Settings.model_fields)
-ANSWERING = tuple(field for field in ALL if field not in ("host", "port"))
+_SERVING = ("host", "port", "upload_quota", "upload_quota_total")
+ANSWERING = tuple(field for field in ALL if field not in _SERVING)
 INDEXING = ("data_dir", "models_dir", "embedder", "device", "auth")
 FOLDER = ("data_dir", "auth")
 RECKONING = ("models_dir", "model", "device", "page_size")
@@ -49,9 +51,12 @@ def with_settings(*fields: str) -> Callable[[Callable[..., Any]], Callable[..., 
 
 def _parameter(field: str) -> inspect.Parameter:
     info = Settings.model_fields[field]
+    default = info.default
+    if isinstance(default, ByteSize):
+        default = default.human_readable()
     option = typer.Option(
         option_name(field),
-        help=f"{info.description} [default: {info.default}]",
+        help=f"{info.description} [default: {default}]",
         metavar=field.rsplit("_", 1)[-1].upper(),
         rich_help_panel="Settings",
     )

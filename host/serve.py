@@ -20,6 +20,7 @@ from host.workspace import Workspace
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+LOGINS_FILE = "logins.json"  # no part of a backup: what it brought back would let people in again
 _LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 # Pages keep a stream open for as long as they are shown; the end doesn't wait for them.
 _GOODBYE_S = 2
@@ -96,16 +97,22 @@ def application(workspace: Workspace, token: str, accounts: Users | None) -> "Fa
     from chat.ui import routes
     from chat.ui.login import Login
     from chat.ui.page import build, mount
+    from chat.ui.receiving import Uploads
     from host.api import LoopbackOnly, router
 
     app = FastAPI(title="Pageturn", docs_url=None, redoc_url=None, openapi_url=None)
     if settings.host in _LOOPBACK_HOSTS:
         app.add_middleware(LoopbackOnly)
     app.include_router(router(workspace, token))
-    login = Login(accounts)
+    login = Login(accounts, settings.data_dir / LOGINS_FILE)
+    uploads = Uploads(
+        settings.data_dir.absolute() / environment.UPLOADS,
+        settings.upload_quota,
+        settings.upload_quota_total,
+    )
     app.include_router(routes.router(conversations, library, login.owner))
     # The page is mounted last, at the root: it takes whatever no route above has taken.
-    return mount(app, build(conversations, library, engine), login=login)
+    return mount(app, build(conversations, library, engine), login=login, uploads=uploads)
 
 
 def _run(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import ByteSize, Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -30,6 +30,15 @@ class Settings(BaseSettings):
     models_dir: Path = Field(Path("data/var/models"), description="Folder of the default models.")
     auth: Path | None = Field(
         None, description="File of accounts; the page then asks who you are. See `user add`."
+    )
+    upload_quota: ByteSize = Field(
+        ByteSize(2 * 2**30),
+        description="Files of one person that may wait on the server's disk to be read: bytes or "
+        "2GiB, 512MB.",
+        gt=0,
+    )
+    upload_quota_total: ByteSize = Field(
+        ByteSize(2 * 2**30), description="The same of all people together.", gt=0
     )
     model: str = Field(
         DEFAULT_MODEL,
@@ -156,6 +165,10 @@ def _requirement(field: str, problem: ErrorDetails) -> str:
             return f"must be {', '.join(most)} or {last}"
         case "int_parsing" | "int_type" | "int_from_float":
             return "must be a whole number"
+        case "byte_size" | "byte_size_unit":
+            return "must be bytes or a size such as 2GiB or 512MB"
+        case "greater_than":
+            return f"must be more than {limits['gt']}"
         case "greater_than_equal":
             return f"must be at least {limits['ge']}"
         case "less_than_equal":

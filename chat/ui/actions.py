@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import gradio as gr
 
@@ -13,14 +12,12 @@ from chat.ui.login import owner_of
 from chat.ui.notices import EXPECTED, said, say
 from chat.ui.screen import Screen, composer
 from chat.ui.seen import Seen
-from chat.ui.sentences import translated
+from chat.ui.sentences import told
 from chat.ui.tabs import NEWEST_TURNS
 from chat.ui.text import escape
 from chat.ui.turn_actions import TurnActions
+from chat.ui.uploads import Outcome, take_in
 from chat.ui.view import version
-
-if TYPE_CHECKING:
-    from retrieval.views import DocumentView
 
 
 class Actions(TurnActions):
@@ -82,15 +79,8 @@ class Actions(TurnActions):
     @said
     def upload(self, paths: Sequence[str] | None, request: gr.Request) -> Screen:
         """Files were dropped. Each stands alone, and none stays where it has an address."""
-        words = self._words(request)
-        for path in map(Path, paths or ()):
-            try:
-                added = self._library.add(path, owner=owner_of(request), name=path.name)
-                _tell(added, words)
-            except Exception as error:
-                say(error, words)
-            finally:
-                _discard(path)
+        for outcome in take_in(self._library, map(Path, paths or ()), owner_of(request)):
+            _tell(outcome, self._words(request))
         return self._library_screen(request, Seen())._replace(upload=None)
 
     @said
@@ -149,22 +139,14 @@ class Actions(TurnActions):
         self._tabs.forget(request.session_hash, owner_of(request))
 
 
-def _tell(document: DocumentView, words: Words) -> None:
-    name = escape(document.name)
-    if document.duplicate:
+def _tell(outcome: Outcome, words: Words) -> None:
+    """What became of a file, where there is something to say. Notices are HTML."""
+    document = outcome.document
+    name = escape(outcome.name)
+    if document is None:
+        gr.Warning(escape(told(outcome.problem or words("something_wrong"), words)))
+    elif document.duplicate:
         gr.Info(words("already_there", name=name))
     elif document.state == "refused":
-        reason = escape(translated(document.reason or "", words))
+        reason = escape(told(document.reason or "", words))
         gr.Warning(words("was_refused", name=name, reason=reason))
-
-
-def _discard(path: Path) -> None:
-    """Remove an upload from Gradio's folder, whose files have addresses, with what Gradio left."""
-    path.unlink(missing_ok=True)
-    try:
-        path.parent.rmdir()
-        for left in path.parent.parent.glob("tmp*"):
-            if left.is_file() and left.stat().st_size == 0:
-                left.unlink()
-    except OSError:
-        pass  # another upload of the same content is on its way through the same folder

@@ -8,7 +8,7 @@ from chat.stats import TurnStats
 from chat.ui import figures
 from chat.ui.i18n import EN, Words
 from chat.ui.icons import RETRY
-from chat.ui.sentences import translated
+from chat.ui.sentences import told, translated
 from chat.ui.spent import spent
 from chat.ui.text import escape
 from chat.views import TurnView
@@ -65,7 +65,7 @@ def cost_row(turn: TurnView, words: Words = EN) -> str:
     line.append(f'<span class="pt-acts">{_versions(turn, words)}{_retry(turn, words)}</span>')
     parts = [f'<div class="pt-cost">{"".join(line)}</div>{detail}']
     if turn.error:
-        error = escape(translated(turn.error, words))
+        error = escape(told(turn.error, words))
         parts.append(f'<p class="pt-error" dir="auto">{error}</p>')
     notes = [*turn.notes]
     if turn.rewritten and not detail:  # nothing opens that could say it

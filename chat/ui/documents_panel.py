@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from chat.ui import figures
 from chat.ui.i18n import EN, Words
-from chat.ui.sentences import translated
+from chat.ui.sentences import told, translated
 from chat.ui.text import escape
 from retrieval.owners import SHARED
 
@@ -74,7 +74,7 @@ def _remove(document: DocumentView, title: str, words: Words) -> str:
 
 def _state(document: DocumentView, words: Words) -> str:
     if document.state == "refused":
-        reason = translated(document.reason or words("unreadable"), words)
+        reason = told(document.reason or words("unreadable"), words)
         return f'<span class="pt-reason" dir="auto">{escape(reason)}</span>'
     if document.state == "ready":
         parts = [document.format.lstrip(".").upper()]
@@ -88,7 +88,7 @@ def _state(document: DocumentView, words: Words) -> str:
         )
         return f'<span class="pt-meta">{escape(" · ".join(parts))}</span>{notes}'
     if document.reason:  # it waits for something that a person can mend
-        reason = translated(document.reason, words)
+        reason = told(document.reason, words)
         return f'<span class="pt-reason" dir="auto">{escape(reason)}</span>'
     stage = words(f"stage_{document.state}")
     total, done = document.passages, document.passages_done

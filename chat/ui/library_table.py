@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from chat.ui import figures
 from chat.ui.i18n import Words
-from chat.ui.sentences import translated
+from chat.ui.sentences import told, translated
 from chat.ui.text import escape
 from chat.ui.uploads import Outcome
 from chat.views import Quotes
@@ -89,7 +89,7 @@ def is_shared(document: DocumentView) -> bool:
 def _state(document: DocumentView, words: Words) -> str:
     """The state with its progress and, where there is one, its reason and its remarks."""
     reason = (
-        f'<span class="pt-reason" dir="auto">{escape(translated(document.reason, words))}</span>'
+        f'<span class="pt-reason" dir="auto">{escape(told(document.reason, words))}</span>'
         if document.reason
         else ""
     )
@@ -236,7 +236,7 @@ def _outcome(result: Outcome, words: Words) -> str:
     view, name = result.document, result.name
     if view is None or view.state == "refused":
         reason = result.problem or (view.reason if view else None) or words("unreadable")
-        why = translated(reason, words)
+        why = told(reason, words)
         kind, said = "refused", words("added_refused", name=name, reason=why)
     elif view.duplicate and view.name != name:
         kind, said = "duplicate", words("added_duplicate", name=name, other=view.name)

@@ -1,22 +1,32 @@
 """Who is at the page: the owner of everything that a request may see.
 
-Gradio has the form and the cookie. Here is what it lacks: a login ends with its account, and a
-password is checked beside the event loop instead of in it.
+Gradio has the form. The rest is ours, in place of Gradio's own: what the form is sent to, the
+cookie, the logins (`logins.py`) and how fast one may guess (`attempts.py`).
+
+    POST /login     username, password -> a cookie
+    POST /logout    ends all logins of whoever asks
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from anyio import CapacityLimiter, to_thread
+from fastapi import APIRouter, Form, HTTPException, Request, Response
+
+from chat.ui.attempts import Attempts, TooMany
+from chat.ui.logins import LOGIN_S, Accounts, Logins
 
 if TYPE_CHECKING:
     import gradio as gr
-    from starlette.requests import Request
 
 # Whose documents and conversations they are where there are no accounts.
 LOCAL = "local"
 MESSAGE = "Pageturn · your own documents and conversations, and the shared library"
+BUSY = "Too many people are logging in at once. Try again in a few seconds."
 
 
 def owner_of(request: gr.Request) -> str:
@@ -24,79 +34,91 @@ def owner_of(request: gr.Request) -> str:
     return request.username or LOCAL
 
 
-class Accounts(Protocol):
-    """Where people and their passwords are kept."""
+class Login:
+    """The way in to one page. Without accounts everybody who reaches it is the local owner.
 
-    def verify(self, name: str, password: str) -> bool:
-        """Whether this is the person's password; slow on purpose."""
-        ...
-
-    def credential(self, name: str) -> str | None:
-        """Changes with the person's password; None for nobody."""
-        ...
-
-
-class Logins(dict[str, str]):
-    """Gradio's table of logins, from cookie to name, in which a login ends with its account.
-
-    Whoever is removed, or gets another password, is logged out everywhere by that.
+    Logins are kept in `path`, or for the life of the process. `sleep` waits so many seconds.
     """
 
-    def __init__(self, accounts: Accounts) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        accounts: Accounts | None = None,
+        path: Path | None = None,
+        *,
+        attempts: Attempts | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._accounts = accounts
-        self._credentials: dict[str, str | None] = {}
-
-    def __setitem__(self, token: str, name: str) -> None:
-        self._credentials[token] = self._accounts.credential(name)
-        super().__setitem__(token, name)
-
-    def __delitem__(self, token: str) -> None:
-        self._credentials.pop(token, None)
-        super().__delitem__(token)
-
-    def get(self, token: str | None, default: Any = None) -> Any:  # type: ignore[override]
-        name = super().get(token) if token is not None else None
-        if name is None:
-            return default
-        made_with = self._credentials.get(token or "")
-        valid = made_with is not None and made_with == self._accounts.credential(name)
-        return name if valid else default
-
-
-class Login:
-    """The way in to one page. Without accounts everybody who reaches it is the local owner."""
-
-    def __init__(self, accounts: Accounts | None = None) -> None:
-        self._accounts = accounts
-        self._page: Any = None
+        self._logins = Logins(accounts, path) if accounts is not None else None
+        # The one of Gradio's two names whose content Gradio never tells scripts.
+        self._cookie = f"access-token-unsecure-{self._logins.cookie_id}" if self._logins else ""
+        self._attempts = attempts or Attempts()
+        self._sleep = sleep
 
     def options(self) -> dict[str, Any]:
-        """Arguments of ``gr.mount_gradio_app``."""
-        accounts = self._accounts
-        if accounts is None:
+        """Arguments of ``gr.mount_gradio_app``: Gradio shows its form, and checks nothing."""
+        if self._accounts is None:
             return {}
-
-        async def check(name: str, password: str) -> bool:
-            return await to_thread.run_sync(accounts.verify, name, password, limiter=limiter)
-
-        # One at a time: guessing must not take the processor from those who wait for answers.
-        limiter = CapacityLimiter(1)
-        return {"auth": check, "auth_message": MESSAGE}
+        return {"auth": lambda name, password: False, "auth_message": MESSAGE}
 
     def guard(self, page: Any) -> None:
-        """Take over the logins of the mounted Gradio application."""
-        self._page = page
-        if self._accounts is not None:
-            page.tokens = Logins(self._accounts)
+        """The mounted Gradio application looks up its cookie in our logins."""
+        if self._logins is not None:
+            page.tokens = self._logins
+            page.cookie_id = self._logins.cookie_id
 
     def owner(self, request: Request) -> str | None:
         """Who asks for a route of ours, by the page's cookie; None: nobody who is logged in."""
-        if self._accounts is None:
+        if self._logins is None:
             return LOCAL
-        for kind in ("access-token", "access-token-unsecure"):
-            token = request.cookies.get(f"{kind}-{self._page.cookie_id}")
-            if token is not None:
-                name: str | None = self._page.tokens.get(token)
-                return name
-        return None
+        return self._logins.get(request.cookies.get(self._cookie))
+
+    def router(self) -> APIRouter:
+        """The routes, in place of Gradio's own, whose cookie is one for every site."""
+        routes = APIRouter()
+        accounts, logins = self._accounts, self._logins
+        # One at a time: guessing must not take the processor from those who wait for answers.
+        one_check = CapacityLimiter(1)
+
+        @routes.post("/login")
+        async def login(
+            request: Request,
+            response: Response,
+            username: Annotated[str, Form()] = "",
+            password: Annotated[str, Form()] = "",
+        ) -> dict[str, bool]:
+            if accounts is None or logins is None:
+                raise HTTPException(404, "Nobody logs in here.")
+            name = username.strip()
+            address = request.client.host if request.client else ""
+            try:
+                with self._attempts.place(address):
+                    await self._sleep(self._attempts.delay_s(name, address))
+                    right = await to_thread.run_sync(
+                        accounts.verify, name, password, limiter=one_check
+                    )
+            except TooMany:
+                raise HTTPException(429, BUSY, headers={"Retry-After": "5"}) from None
+            if not right:
+                self._attempts.failed(name, address)
+                raise HTTPException(400, "Incorrect credentials.")
+            self._attempts.succeeded(name)
+            response.set_cookie(
+                self._cookie,
+                logins.begin(name),
+                max_age=LOGIN_S,
+                httponly=True,
+                samesite="strict",
+                secure=request.url.scheme == "https",
+            )
+            return {"success": True}
+
+        @routes.post("/logout")
+        def logout(request: Request, response: Response) -> dict[str, bool]:
+            name = self.owner(request)
+            if logins is not None and name is not None:
+                logins.end(name)
+                response.delete_cookie(self._cookie, httponly=True, samesite="strict")
+            return {"success": True}
+
+        return routes

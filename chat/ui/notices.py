@@ -12,7 +12,7 @@ import gradio as gr
 from chat.errors import ChatError
 from chat.ui.i18n import EN, Words, words_for
 from chat.ui.screen import Screen
-from chat.ui.sentences import translated
+from chat.ui.sentences import told
 from chat.ui.text import escape
 from engine.errors import EngineError
 from retrieval.errors import RetrievalError
@@ -44,4 +44,4 @@ def say(error: Exception, words: Words = EN) -> None:
         _log.exception("The page met an error that it does not know", exc_info=error)
         gr.Warning(words("something_wrong"))
     else:
-        gr.Warning(escape(translated(str(error), words)))
+        gr.Warning(escape(told(str(error), words)))

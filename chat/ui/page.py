@@ -40,7 +40,7 @@ _HEADER = """
   <nav class="pt-nav" aria-label="Pageturn">{parts}</nav>
   <button type="button" class="pt-language" data-language
   title="English / 中文">{language}</button>
-  <a class="pt-account" href="logout">{log_out}</a>
+  <button type="button" class="pt-account" data-logout>{log_out}</button>
 </header>
 """
 

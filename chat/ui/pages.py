@@ -27,7 +27,7 @@ from chat.ui.notices import say
 from chat.ui.screen import KEEP
 from chat.ui.seen import Seen
 from chat.ui.services import Services
-from chat.ui.uploads import Outcome, take_in
+from chat.ui.uploads import Outcome, discard, take_in
 from chat.views import Quotes
 from retrieval.errors import DocumentNotFound
 
@@ -175,7 +175,12 @@ class Pages(Services):
     @_told(LibraryScreen)
     def add(self, paths: Sequence[str] | None, request: gr.Request) -> LibraryScreen:
         """Files were dropped or chosen; hidden ones of a folder are left out."""
-        files = [path for path in map(Path, paths or ()) if not path.name.startswith(".")]
+        files = []
+        for path in map(Path, paths or ()):
+            if path.name.startswith("."):
+                discard(path)
+            else:
+                files.append(path)
         results = take_in(self._library, files, owner_of(request))
         return self._added(results, request)
 

@@ -205,6 +205,15 @@ _CHINESE: Sequence[tuple[re.Pattern[str], str]] = [
 ]
 
 
+# The folders of an absolute path; what they hold keeps its name.
+_FOLDERS = re.compile(r"(?<![^\s('\"“])/(?:[^\s/]+/)+(?=[^\s/])")
+
+
+def told(message: str, words: Words) -> str:
+    """A message of the services for the page: translated, and without the server's folders."""
+    return translated(_FOLDERS.sub("", message), words)
+
+
 def translated(sentence: str, words: Words) -> str:
     """The sentence in the page's language; one that is not known stays as it is."""
     if words.language == "zh":

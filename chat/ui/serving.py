@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import gradio as gr
+from gradio.route_utils import CustomCORSMiddleware
 from starlette.routing import Mount
 
+from chat.ui import receiving
 from chat.ui.gradio_words import I18N
 from chat.ui.i18n import early_script
 from chat.ui.login import Login
+from chat.ui.origin import OwnPageOnly
+from chat.ui.receiving import Uploads
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -32,6 +36,7 @@ _STYLES = (
     "account",
     "narrow",
 )
+_GRADIO_LOGIN = ("/login", "/login/", "/logout")
 _QUEUE_S = 0.02
 # The engine's thread needs Python's lock at every step, and a thread that draws a page gives it up
 # after this time: five milliseconds, Python's own, are half of a step.
@@ -60,6 +65,7 @@ _POLICY = "; ".join(
 )
 _HEADERS = (
     (b"content-security-policy", _POLICY.encode()),
+    (b"cross-origin-resource-policy", b"same-origin"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 )
@@ -102,20 +108,51 @@ def launch_options() -> dict[str, Any]:
     }
 
 
-def mount(app: FastAPI, blocks: gr.Blocks, path: str = "/", login: Login | None = None) -> FastAPI:
-    """Serve the page from the application at ``path``, after all routes added before."""
+def mount(
+    app: FastAPI,
+    blocks: gr.Blocks,
+    path: str = "/",
+    login: Login | None = None,
+    uploads: Uploads | None = None,
+) -> FastAPI:
+    """Serve the page from the application at ``path``, after all routes added before.
+
+    The last middleware is the first to see a request: nothing comes before `OwnPageOnly` but the
+    headers of every answer.
+    """
     login = login or Login()
     app.add_middleware(LanguageFirst, path=path)
+    app.add_middleware(OwnPageOnly, path=path)
     app.add_middleware(OwnServerOnly)
+    app.include_router(login.router())
+    if uploads is not None:
+        app.include_router(receiving.router(uploads, login.owner))
     gr.mount_gradio_app(app, blocks, path=path, **launch_options(), **login.options())
     # Gradio looks for new events a thousand times a second, and takes 3% of a core for it.
     sys.setswitchinterval(_SWITCH_S)
     blocks._queue.sleep_when_free = _QUEUE_S
     blocks._queue.progress_update_sleep_when_free = 10 * _QUEUE_S  # nothing here reports progress
     page = cast(Mount, app.routes[-1]).app
+    _take_out(page)
     login.guard(page)
     app.state.page = page
     return app
+
+
+def _take_out(page: Any) -> None:
+    """Take out of Gradio what would undo ours.
+
+    It lets pages of other origins read answers, logs out by a link, and sets a login's cookie for
+    the pages of every site.
+    """
+    page.user_middleware = [
+        middleware
+        for middleware in page.user_middleware
+        if middleware.cls is not CustomCORSMiddleware
+    ]
+    page.router.routes[:] = [
+        route for route in page.router.routes if getattr(route, "path", "") not in _GRADIO_LOGIN
+    ]
 
 
 def close_streams(app: FastAPI) -> None:

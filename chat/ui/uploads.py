@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from gradio.utils import get_upload_folder
 
 from chat.ui.notices import EXPECTED
 
@@ -30,7 +33,7 @@ class Outcome:
 def take_in(library: Library, paths: Iterable[Path], owner: str) -> list[Outcome]:
     """Add uploaded files for an owner; each stands alone. Their temporary copies are removed."""
     results = []
-    for path in paths:
+    for path in dict.fromkeys(paths):  # the same file, chosen twice, has come once
         try:
             view = library.add(path, owner=owner, name=path.name)
             results.append(Outcome(path.name, view))
@@ -45,12 +48,18 @@ def take_in(library: Library, paths: Iterable[Path], owner: str) -> list[Outcome
 
 
 def discard(path: Path) -> None:
-    """Remove an upload from Gradio's folder, whose files have addresses, with what Gradio left."""
+    """Remove an upload, the folders that it was alone in, and what Gradio has left beside them."""
+    root = Path(get_upload_folder())
     path.unlink(missing_ok=True)
-    try:
-        path.parent.rmdir()
-        for left in path.parent.parent.glob("tmp*"):
+    for folder in path.parents:
+        if folder == root or root not in folder.parents:
+            break
+        try:
+            folder.rmdir()
+        except OSError:
+            break  # other files of the same upload are still to be taken in
+    # Gradio makes an empty file there for each one that it hands over.
+    with suppress(OSError):
+        for left in root.glob("tmp*"):
             if left.is_file() and left.stat().st_size == 0:
-                left.unlink()
-    except OSError:
-        pass  # another upload of the same content is on its way through the same folder
+                left.unlink(missing_ok=True)

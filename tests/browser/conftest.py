@@ -206,6 +206,8 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
             "--disable-component-update",
             "--disable-sync",
             "--no-first-run",
+            # Names that no resolver has: of a server in a network, and of somebody else's site.
+            "--host-resolver-rules=MAP docs.example 127.0.0.2, MAP evil.example 127.0.0.1",
         ],
     )
     yield browser

@@ -55,7 +55,7 @@ def test_a_wrong_password_keeps_the_door_shut(door: Callable[..., Page]) -> None
     expect(reader.composer).to_have_count(0)
     enter(page, "ada")
     expect(reader.composer).to_be_visible()
-    expect(page.get_by_role("link", name="Log out")).to_be_visible()
+    expect(page.get_by_role("button", name="Log out")).to_be_visible()
 
 
 def test_what_one_person_adds_another_does_not_see(
@@ -102,6 +102,6 @@ def test_who_has_logged_out_is_outside(door: Callable[..., Page], house: Server)
     page = door(viewport={"width": 390, "height": 844})
     reader = enter(page, "bob")
     expect(reader.composer).to_be_visible()
-    page.get_by_role("link", name="Log out").click()
+    page.get_by_role("button", name="Log out").click()
     expect(page.get_by_role("button", name="Login")).to_be_visible()
     assert page.request.get(f"{house.url}/config").status == 401

@@ -1,5 +1,6 @@
 """Several people at one server: each has their own, all have the shared library."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -202,9 +203,60 @@ def test_a_new_password_ends_the_logins_made_with_the_old_one(house: House) -> N
 def test_logging_out_ends_a_login(house: House) -> None:
     with house.page("bob") as page:
         cookies = dict(page.http.cookies)
-        page.http.get("logout")
+        page.http.post("logout")
         again = httpx.get(f"{house.server.address}config", cookies=cookies)
         assert again.status_code == 401
+
+
+def test_no_address_of_the_page_logs_out_or_in_by_a_link(house: House) -> None:
+    with house.page("bob") as page:
+        for path in ("logout", "login", "login/"):
+            assert page.http.get(path).status_code in (404, 405), path
+        assert page.http.post("login/", data={"username": "bob"}).status_code in (404, 405)
+        assert page.http.get("config").status_code == 200
+        assert page.http.get("gradio_api/token").json() == {"token": None, "user": None}
+
+
+def test_no_answer_is_open_to_other_origins(house: House) -> None:
+    with house.page("bob") as page:
+        own = str(page.http.base_url).rstrip("/")
+        for origin in (own, "http://localhost:1", "null"):
+            for method, path in (("GET", "config"), ("OPTIONS", "config"), ("POST", "login")):
+                asked = {"origin": origin, "access-control-request-method": "POST"}
+                answer = page.http.request(method, path, headers=asked)
+                assert not [name for name in answer.headers if "access-control" in name]
+                assert (answer.status_code == 403) is (origin != own), (origin, path)
+
+
+def send(page: PageClient, name: str, text: str) -> list[str]:
+    answer = page.http.post("gradio_api/upload", files={"files": (name, text)})
+    paths: list[str] = answer.raise_for_status().json()
+    return paths
+
+
+def take_in(page: PageClient, paths: list[str]) -> str:
+    """What the page is told when it hands over files that it has sent."""
+    files = [{"path": path, "meta": {"_type": "gradio.FileData"}} for path in paths]
+    return page.called("upload", files)
+
+
+def test_two_people_who_send_the_same_file_at_once_both_get_it(house: House) -> None:
+    with house.page("bob") as bob, house.page("eve") as eve:
+        text = "# Same\n\nThis very file is sent by two people.\n"
+        both = [(page, send(page, "same.md", text)) for page in (bob, eve)]
+        for page, paths in both:
+            told = take_in(page, paths)
+            assert "same.md" in told
+        with Client(house.server.info) as client:
+            for name in ("bob", "eve"):
+                [same] = [one for one in client.documents(name) if one["name"] == "same.md"]
+                client.remove(same["id"], name)
+        # What is no longer there is told by its name, not by where it would be.
+        again = take_in(bob, both[0][1])
+        assert "There is no file same.md" in again
+        assert str(house.server.data_dir) not in again
+    uploads = house.server.data_dir / "uploads"
+    assert [path for path in uploads.rglob("*") if path.is_file()] == []
 
 
 def test_a_removed_user_leaves_nothing(
@@ -230,6 +282,24 @@ def test_a_removed_user_leaves_nothing(
     for secret in SECRETS:
         assert holding(data, secret) == []
     assert "ada" not in house.accounts.read_text()
+
+
+def test_a_login_outlives_the_server(
+    tmp_path_factory: pytest.TempPathFactory, models_dir: Path
+) -> None:
+    folder = tmp_path_factory.mktemp("restarted")
+    Users(folder / "users", rounds=4).add("ada", PASSWORDS["ada"])
+    options = ("--auth", folder / "users")
+    with serving(folder / "var", models_dir, *options) as server:
+        with PageClient(server.address) as page:
+            assert page.login("ada", PASSWORDS["ada"]) == 200
+            cookies = dict(page.http.cookies)
+        server.end(signal.SIGTERM)
+    with serving(folder / "var", models_dir, *options) as server:
+        again = httpx.get(f"{server.address}config", cookies=cookies)
+        assert again.status_code == 200
+        [token] = cookies.values()
+        assert holding(folder / "var", token) == []
 
 
 def holding(folder: Path, word: str) -> list[str]:

@@ -39,6 +39,8 @@ def test_kv_memory_is_auto_bytes_or_a_fraction(text):
         ("kv_memory", "much", "not understood"),
         ("page_size", "12", "--page-size must be a power of two"),
         ("max_sessions", "0", "--max-sessions must be at least 1"),
+        ("upload_quota", "much", "--upload-quota must be bytes or a size such as 2GiB"),
+        ("upload_quota_total", "0", "--upload-quota-total must be more than 0"),
         ("model", "", "--model must not be empty"),
         ("colour", "red", "not a setting"),
     ],

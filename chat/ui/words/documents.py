@@ -20,5 +20,20 @@ WORDS = {
     "remove_sure": ("Remove?", "移除？"),
     "add_documents": ("Add documents", "添加文档"),
     "already_there": ("{name} is in the library already.", "{name} 已经在文库里了。"),
+    "upload_quota_own": (
+        "More than {limit} of your files would wait to be read. Send fewer at once, or have the "
+        "limit raised (--upload-quota).",
+        "等待读取的您的文件将超过 {limit}。请一次少发一些，或请管理员调高上限（--upload-quota）。",
+    ),
+    "upload_quota_all": (
+        "More than {limit} of everybody's files would wait to be read. Try again in a few "
+        "minutes, or have the limit raised (--upload-quota-total).",
+        "所有人等待读取的文件将超过 {limit}。请几分钟后再试，或请管理员调高上限"
+        "（--upload-quota-total）。",
+    ),
+    "upload_too_large": (
+        "The file is larger than {limit}. Split it and add the parts.",
+        "文件大于 {limit}。请拆分后分别添加。",
+    ),
     "was_refused": ("{name} was refused. {reason}", "{name} 被拒绝。{reason}"),
 }
