@@ -181,6 +181,17 @@ class Conversations:
         """
         return self._services.store.version, self._claimed
 
+    @property
+    def is_answering(self) -> bool:
+        """Whether any turn is on its way."""
+        return bool(self._claims)
+
+    @property
+    def held_pages(self) -> int:
+        """How many pages of the pool hold something."""
+        report = self._services.engine.memory()
+        return report.pages_sessions + report.pages_cached
+
     def is_running(self, session_id: str) -> bool:
         """Whether a turn of this conversation is on its way."""
         with self._lock:

@@ -12,7 +12,7 @@ from chat.ui import settings
 from chat.ui.actions import Actions
 from chat.ui.gradio_words import t
 from chat.ui.i18n import both
-from chat.ui.pages import Pages, add_pages
+from chat.ui.pages import Pages, add_pages, ask_for_news
 from chat.ui.screen import Screen, Streamed
 from chat.ui.serving import mount as mount
 from chat.ui.tabs import CLOCK_S
@@ -96,7 +96,7 @@ def build(
         # The id only, and in the browser only: a restart of the server changes nothing for a tab.
         session = gr.BrowserState("", storage_key="pageturn.conversation", secret="pageturn")
         _html(_header(engine.model_name), elem_id="pt-header")
-        add_pages(Pages(conversations, library, engine, sample_library), page, session)
+        views = add_pages(Pages(conversations, library, engine, sample_library), page, session)
         with gr.Row(elem_id="pt-columns", equal_height=False):
             with gr.Column(elem_id="pt-left", min_width=0):
                 new = gr.Button(t("new_conversation"), elem_id="pt-new", size="md")
@@ -277,5 +277,6 @@ def build(
         )
         documents.remove(actions.remove, session, outputs, **spoken)
         sample.click(actions.add_sample, None, outputs, **spoken)
-        clock.tick(actions.tick, [session, seen], outputs, **quick)
+        ask_for_news(clock, "chat")
+        views.news_chat(actions.tick, [session, seen], outputs, **quick)
     return page

@@ -36,6 +36,26 @@
     tell = trigger;
     show(root.dataset.view);
   };
+
+  // A clock asks for the version of what there is, which costs the server next to nothing; what is
+  // shown is asked for when that is another one, and once a minute in any case.
+  const ANYWAY_MS = 60_000;
+  const known = {};
+  pageturn.news = async (part) => {
+    let version = "";
+    try {
+      const answer = await fetch("news", { cache: "no-store" });
+      if (answer.ok) version = await answer.text();
+    } catch {
+      // The event below finds out what is wrong, and says so.
+    }
+    const last = known[part];
+    const now = performance.now();
+    if (version && last?.version === version && now - last.at < ANYWAY_MS) return;
+    known[part] = { version, at: now };
+    tell?.(`news_${part}`);
+  };
+
   pageturn.arrive = () => show(asked()); // everything is there now
 
   window.addEventListener("popstate", () => {

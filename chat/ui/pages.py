@@ -244,9 +244,12 @@ class Pages(Services):
         return document_text(document, page, text, quotes, words_for(request))
 
 
-def add_pages(pages: Pages, page: gr.Blocks, session: gr.BrowserState) -> None:
-    """Put the pages below the chat and wire them; called while the page is being built."""
-    events = ", ".join(f"'open_{view}'" for view in VIEWS)
+def add_pages(pages: Pages, page: gr.Blocks, session: gr.BrowserState) -> gr.HTML:
+    """Put the pages below the chat and wire them; called while the page is being built.
+
+    Returns what tells of a part's news (`news_chat` and so on, see `ask_for_news`).
+    """
+    events = ", ".join(f"'{what}_{view}'" for view in VIEWS for what in ("open", "news"))
     views = _html(
         nav(), elem_id="pt-pages", js_on_load=f"pageturn.views(element, trigger, {events})"
     )
@@ -262,6 +265,12 @@ def add_pages(pages: Pages, page: gr.Blocks, session: gr.BrowserState) -> None:
         listen = getattr(views, f"open_{view}")
         listen(functools.partial(list, running), None, list(clocks.values()), **quick)
     page.load(None, None, None, js="() => { pageturn.arrive(); }")
+    return views
+
+
+def ask_for_news(clock: gr.Timer, part: str) -> None:
+    """With every tick the browser asks whether there are any, and only then the part's handler."""
+    clock.tick(None, None, None, js=f"() => {{ pageturn.news('{part}'); }}")
 
 
 def nav() -> str:
@@ -286,7 +295,8 @@ def _latency_page(
         seen = gr.Textbox(visible=False)
     clock = gr.Timer(_CLOCK_S, active=False)
     screen = LatencyScreen(head, time, tokens, kv, rate, charts, table, seen)
-    for happens in (views.open_latency, clock.tick):
+    ask_for_news(clock, "latency")
+    for happens in (views.open_latency, views.news_latency):
         happens(pages.latency, [session, seen], list(screen), **quick)
     return clock
 
@@ -374,7 +384,8 @@ def _documents_page(
         seen = gr.Textbox(visible=False)
     clock = gr.Timer(_CLOCK_S, active=False)
     outputs = list(LibraryScreen(table, reading, outcome, upload, folder, seen))
-    for happens in (views.open_documents, clock.tick):
+    ask_for_news(clock, "documents")
+    for happens in (views.open_documents, views.news_documents):
         happens(pages.library, seen, outputs, **quick)
     adding = {**spoken, "show_progress": "minimal", "concurrency_limit": 4}
     upload.upload(pages.add, upload, outputs, **adding)

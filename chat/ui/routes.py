@@ -5,9 +5,12 @@ cache that others could reach.
 
     GET /export/{session}.md, .json
     GET /pages/{document}/{page}.png?words=120-180,300-340
+    GET /news
 """
 
+import time
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
@@ -57,6 +60,14 @@ def router(
         name = quote(export.file_name(session, kind))
         disposition = {"content-disposition": f"attachment; filename*=UTF-8''{name}"}
         return Response(text, media_type=media_type, headers=_PRIVATE | disposition)
+
+    @files.get("/news", dependencies=[Depends(asker)])
+    def news() -> Response:
+        """Changes whenever the page may; new with every call while a turn is on its way."""
+        versions = conversations.version, library.version, conversations.held_pages
+        moment = time.perf_counter() if conversations.is_answering else 0.0
+        told = blake2b(repr((versions, moment)).encode(), digest_size=8).hexdigest()
+        return Response(told, media_type="text/plain", headers=_PRIVATE)
 
     @files.get("/pages/{document_id}/{page}.png")
     def page_image(
