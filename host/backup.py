@@ -79,6 +79,7 @@ def _take(data_dir: Path, taken: Path) -> list[str]:
     Returns the hashes of stored copies that the database lists and the folder lacks.
     """
     missing: list[str] = []
+    wanted: set[str] = set()
     for _ in range(_ATTEMPTS):
         shutil.rmtree(taken / FILES, ignore_errors=True)
         (taken / FILES).mkdir()
@@ -88,6 +89,9 @@ def _take(data_dir: Path, taken: Path) -> list[str]:
         missing = [name for name in wanted if not _link(data_dir / FILES, taken / FILES, name)]
         if not missing:  # else a document was removed meanwhile: try again
             break
+    refused = stored_copies(taken / DATABASE_FILE, refused=True)
+    for name in refused - wanted:  # where there is one
+        _link(data_dir / FILES, taken / FILES, name)
     for name in INDEX:  # whether they fit is checked when they are loaded
         _link(data_dir, taken, name)
     return missing
@@ -140,9 +144,9 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def stored_copies(database: Path) -> set[str]:
-    """The hashes of the contents that a database's documents need."""
-    query = "SELECT DISTINCT content_hash FROM documents WHERE state != 'refused'"
+def stored_copies(database: Path, refused: bool = False) -> set[str]:
+    """The hashes of the contents that documents need, or those that refused ones may have."""
+    query = f"SELECT content_hash FROM documents WHERE (state = 'refused') = {refused:d}"
     return {row[0] for row in _rows(database, query)}
 
 
