@@ -106,11 +106,11 @@ def _word(rank: int) -> str:
     return "".join(parts)
 
 
-def fill(library: Library, passages: int) -> None:
-    """Store so many passages, unless they are there already."""
+def fill(library: Library, passages: int, count: int = DOCUMENTS) -> None:
+    """Store so many passages in `count` documents, unless they are there already."""
     if library.documents():
         return
-    names = [f"document {number}" for number in range(DOCUMENTS)]
+    names = [f"document {number}" for number in range(count)]
     documents = [store.new_document("local", f"{name}.txt", "txt", name, 0) for name in names]
     for document in documents:
         document.state, document.embedder = "ready", library.embedder.fingerprint

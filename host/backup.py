@@ -79,6 +79,7 @@ def _take(data_dir: Path, taken: Path) -> list[str]:
     Returns the hashes of stored copies that the database lists and the folder lacks.
     """
     missing: list[str] = []
+    wanted: set[str] = set()
     for _ in range(_ATTEMPTS):
         shutil.rmtree(taken / FILES, ignore_errors=True)
         (taken / FILES).mkdir()
@@ -86,10 +87,10 @@ def _take(data_dir: Path, taken: Path) -> list[str]:
         snapshot(data_dir / DATABASE_FILE, taken / DATABASE_FILE)
         wanted = stored_copies(taken / DATABASE_FILE)
         missing = [name for name in wanted if not _link(data_dir / FILES, taken / FILES, name)]
-        for name in stored_copies(taken / DATABASE_FILE, refused=True) - wanted:
-            _link(data_dir / FILES, taken / FILES, name)
         if not missing:  # else a document was removed meanwhile: try again
             break
+    for name in stored_copies(taken / DATABASE_FILE, refused=True) - wanted:  # where there is one
+        _link(data_dir / FILES, taken / FILES, name)
     return missing
 
 

@@ -341,6 +341,25 @@ def test_passages_that_another_model_would_not_read_to_their_end_are_cut_anew(
     assert now.check().ok
 
 
+def test_passages_that_cannot_be_cut_anew_stay_and_are_embedded_as_they_are(
+    tmp_path: Path, open_library: OpenLibrary, other_model: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("The heron waits at the edge of the water. " * 60)
+    library = open_library()
+    view = library.wait(library.add(tmp_path / "a.txt").id, 120)
+    library.close()
+    (tmp_path / "data/files" / view.content_hash).unlink()
+    (other_model / "sentence_bert_config.json").write_text('{"max_seq_length": 128}')
+    now = open_library(embedder=Embedder(str(other_model), "cpu"))
+    _until(lambda: now.passages_left(), lambda left: left == 0)
+    after = now.get(view.id)
+    assert (after.state, after.passages) == ("ready", view.passages)
+    assert (after.reason or "").endswith("What was read before stays.")
+    ranks = by_meaning(now)
+    assert ranks
+    assert None not in ranks
+
+
 def test_documents_of_a_version_without_sentences_get_them(
     tmp_path: Path, open_library: OpenLibrary
 ) -> None:
