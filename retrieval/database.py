@@ -169,8 +169,13 @@ def is_storage_full(error: BaseException) -> bool:
     """True for any of the ways in which the system and SQLite say that no space is left."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    # A quota or file size limit reaches SQLite as a failed write, not as "full".
-    return _sqlite_code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+    # A quota or file size limit reaches SQLite as a failed write, not as "full"; and the file that
+    # readers of the log share cannot be made on a full disk.
+    return _sqlite_code(error) in (
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR_WRITE,
+        sqlite3.SQLITE_IOERR_SHMSIZE,
+    )
 
 
 def is_locked(error: BaseException) -> bool:

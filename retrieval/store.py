@@ -428,7 +428,9 @@ def removed_ids(session: Session) -> list[int]:
 
 def forget_removed(session: Session, ids: Sequence[int]) -> None:
     """They are in no index any more."""
-    session.execute(text("DELETE FROM removed_passages WHERE id = :id"), [{"id": id} for id in ids])
+    if ids:
+        gone = [{"id": id} for id in ids]
+        session.execute(text("DELETE FROM removed_passages WHERE id = :id"), gone)
 
 
 def set_state(session: Session, id: str, state: DocumentState, reason: str | None = None) -> None:

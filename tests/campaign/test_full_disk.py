@@ -16,8 +16,8 @@ from host.errors import BackupFailed, explain
 from retrieval.database import Database
 from retrieval.embedder import Embedder
 from retrieval.library import Library
-from tests.campaign.test_faults import ACTS, Act, attempted, pending, prepared, settle, state
-from tests.chat.conftest import SIZE_QUESTION, World
+from tests.campaign.test_faults import ACTS, Act, attempted, prepared, settle, state
+from tests.chat.conftest import World
 
 SIZE_BYTES = 16 * 2**20
 # What is left for the act: nothing, a page or two, a little more than each write in turn.
@@ -100,20 +100,11 @@ def test_a_full_disk_leaves_all_as_it_was_or_as_it_should_be(
         assert error is None or explain(error) is not None, error
         filler.unlink()
         settle(world)
-        save_what_waits(world)
         seen = state(world)
         if seen not in (before, done):
             assert act.__name__ in ("ask", "ask_again", "begin"), f"{left_bytes} left: {seen}"
             assert [turn[:2] for turn in seen.turns] == [turn[:2] for turn in done.turns]
         assert world.library.check().ok
-
-
-def save_what_waits(world: World) -> None:
-    """What could not be saved is saved in a moment, and at the latest before the next question."""
-    if pending(world):
-        for view in world.conversations.sessions():
-            world.ask(SIZE_QUESTION, view.session)
-    assert pending(world) == []
 
 
 def test_a_backup_that_does_not_fit_leaves_nothing_behind(
