@@ -13,6 +13,7 @@ from chat.store import migrate
 from engine import Engine
 from host.backup import backup
 from host.errors import BackupFailed, explain
+from host.workspace import DATABASE_FILE
 from retrieval.database import Database
 from retrieval.embedder import Embedder
 from retrieval.library import Library
@@ -62,7 +63,7 @@ def make_small_world(
     def make() -> World:
         close()
         folder = Path(tempfile.mkdtemp(dir=small_disk))
-        database = Database(f"sqlite:///{folder / 'pageturn.db'}")
+        database = Database(f"sqlite:///{folder / DATABASE_FILE}")
         migrate(database)
         library = Library(database, folder, embedder)
         library.start()
@@ -112,7 +113,6 @@ def test_a_backup_that_does_not_fit_leaves_nothing_behind(
 ) -> None:
     world, _ = prepared(make_small_world)
     target = small_disk / "saved.zip"
-    os.rename(world.folder / "pageturn.db", world.folder / "pageturn.sqlite3")
     there = sorted(path.name for path in world.folder.iterdir())
     for left_bytes in LEFT_BYTES:
         filler = fill(small_disk, left_bytes)
@@ -121,4 +121,3 @@ def test_a_backup_that_does_not_fit_leaves_nothing_behind(
         assert not target.exists()
         filler.unlink()
         assert sorted(path.name for path in world.folder.iterdir()) == there
-    os.rename(world.folder / "pageturn.sqlite3", world.folder / "pageturn.db")
