@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from chat.ui.figures import count
 from host.errors import BackupFailed
 from host.workspace import DATABASE_FILE
-from retrieval import durable
+from retrieval import drafts, durable
 from retrieval.database import is_storage_full, snapshot
 
 FORMAT = 1
@@ -151,9 +151,9 @@ def stored_copies(database: Path, *, refused: bool = False) -> set[str]:
 
 
 def contents_of(database: Path) -> Contents:
-    [(documents, conversations)] = _rows(
-        database, "SELECT (SELECT count(*) FROM documents), (SELECT count(*) FROM sessions)"
-    )
+    theirs = f"SELECT count(*) FROM documents WHERE owner NOT LIKE '{drafts.OWNERS}%'"
+    query = f"SELECT ({theirs}), (SELECT count(*) FROM sessions)"
+    [(documents, conversations)] = _rows(database, query)
     return Contents(documents, conversations, database.stat().st_size)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
-from retrieval import sentence_rows, store, vectors
+from retrieval import removed, sentence_rows, store, vectors
 from retrieval.database import Database
 from retrieval.embedder import Embedder
 from retrieval.errors import EmbedderUnavailable
@@ -61,7 +61,7 @@ class Indexes:
         self._vectors: VectorIndex | None = None
         self._previous: Dense | None = None
         with database.reading() as session:
-            self._left = _Left(-math.inf, -math.inf) if store.removed_ids(session) else None
+            self._left = _Left(-math.inf, -math.inf) if removed.left(session) else None
 
     def dense(self) -> Dense:
         """What searches by meaning now. Raises EmbedderUnavailable."""
@@ -116,7 +116,7 @@ class Indexes:
         calls `compact`, or under the lock.
         """
         self.lexical.remove(session, owner, ids)
-        store.insert_rows(session, store.RemovedPassage, [{"id": id} for id in ids])
+        removed.note(session, ids)
         if ids:
             now = time.monotonic()
             self._left = _Left(self._left.since_s if self._left else now, now)
@@ -143,7 +143,7 @@ class Indexes:
                 return
             self._left = None
             with self._database.reading() as session:
-                ids = store.removed_ids(session)
+                ids = removed.left(session)
             if self._vectors is None:
                 vectors.discard(self._folder)
         try:
@@ -156,7 +156,7 @@ class Indexes:
             while self._merge(begin):
                 begin = False
             with self._database.session() as session:
-                store.forget_removed(session, ids)
+                removed.done(session, ids)
             self._database.checkpoint()
         except Exception:
             self._left = self._left or _Left(time.monotonic(), time.monotonic())

@@ -18,7 +18,7 @@ from pathlib import PurePath
 
 from sqlalchemy.orm import Session
 
-from retrieval import retries, sentence_rows, store
+from retrieval import drafts, retries, sentence_rows, store
 from retrieval.database import Database, is_storage_full
 from retrieval.embedder import Embedder
 from retrieval.embedding import Embedding
@@ -167,7 +167,7 @@ class Indexer:
 
     def _give_up_draft(self, session: Session, draft: store.Document, reason: str) -> None:
         """Go on with what was read before, with the passages as they are."""
-        owner = store.owner_of(session, draft)
+        owner = drafts.owner_of(session, draft)
         self._indexes.remove(session, owner, store.delete_document(session, draft.id))
         document = session.get_one(store.Document, draft.replaces)
         document.reason = f"{reason} What was read before stays."
@@ -252,7 +252,7 @@ class Indexer:
             document.embedder = self._embedder.fingerprint
             document.state, document.reason = "embedding", None
             ids = store.passage_ids(session, id)
-            owner = store.owner_of(session, document)
+            owner = drafts.owner_of(session, document)
             self._indexes.lexical.add(session, owner, zip(ids, words, strict=True))
 
     def _embed(self, document: store.Document) -> None:
@@ -291,14 +291,14 @@ class Indexer:
             if reads_whole:
                 self._forget_vectors(session, document.id)
             elif document.state == "ready":
-                session.add(store.new_draft(document))
+                session.add(drafts.draft_of(document))
             else:
                 self._forget_content(session, document)
                 store.set_state(session, document.id, "queued")
 
     def _forget_content(self, session: Session, document: store.Document) -> None:
         """Its pages, its passages and their words."""
-        owner = store.owner_of(session, document)
+        owner = drafts.owner_of(session, document)
         self._indexes.remove(session, owner, store.clear_content(session, document.id))
 
     def _forget_vectors(self, session: Session, id: str) -> None:
@@ -319,7 +319,7 @@ class Indexer:
                     store.set_state(session, id, "ready")
                 else:
                     before = store.passage_ids(session, document.replaces)
-                    self._indexes.remove(session, store.owner_of(session, document), before)
-                    store.take_draft(session, document)
+                    self._indexes.remove(session, drafts.owner_of(session, document), before)
+                    drafts.take(session, document)
             self._indexes.forget(before)
             vectors.add(rows)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from retrieval import forgetting, search, sentence_rows, store
+from retrieval import drafts, forgetting, search, sentence_rows, store
 from retrieval.database import Database, is_storage_full
 from retrieval.embedder import Embedder
 from retrieval.errors import (
@@ -208,7 +208,7 @@ class Library:
             return view
         if self._indexer.stalled is not None:
             return replace(view, reason=str(self._indexer.stalled))
-        for id in (view.id, store.document_id(view.id, view.content_hash)):  # it, or its draft
+        for id in (view.id, drafts.draft_id(view.id, view.content_hash)):  # it, or its draft
             if failed := self._indexer.retries.reason(id):
                 return replace(view, reason=failed)
         if view.state != "embedding":
@@ -317,7 +317,7 @@ class Library:
                 document.state = "refused" if reason else "queued"
             else:
                 document.reason = None
-                session.add(store.new_draft(document))
+                session.add(drafts.draft_of(document))
         self._indexer.retries.forget(document_id)
         self._indexer.wake()
         return self.get(document_id, owner)

@@ -44,8 +44,7 @@ class Document(Base):
 
     Life: queued -> parsing -> embedding -> ready, or refused with a reason from any of them.
     `embedder` is the fingerprint of the model that the passages were cut and embedded for.
-    One that is indexed again stays as it is: a draft (`replaces` is its id, and its owner) goes
-    through the same states beside it, which no owner sees, and takes its place in the end.
+    `replaces` is the id of the document that a draft is of (`drafts.py`), NULL otherwise.
     `warnings`, `pages_without_text`, `characters` and `seconds` are what reading the file showed.
     """
 
@@ -120,14 +119,6 @@ class Passage(Base):
     vector: Mapped[bytes | None] = mapped_column(LargeBinary)
 
 
-class RemovedPassage(Base):
-    """A passage that is gone, and of which the indexes may still hold words or a vector."""
-
-    __tablename__ = "removed_passages"
-
-    id: Mapped[int] = mapped_column(_PassageId, primary_key=True, autoincrement=False)
-
-
 class Hit(NamedTuple):
     """A live passage with its document and what is known of its page."""
 
@@ -165,36 +156,6 @@ def new_document(
         embedder=None,
         added_at=datetime.now(UTC),
     )
-
-
-def new_draft(document: Document) -> Document:
-    """What a document is indexed again in. A document's id is no owner that anybody can be."""
-    draft = new_document(
-        document.id, document.name, document.format, document.content_hash, document.size_bytes
-    )
-    draft.replaces = document.id
-    return draft
-
-
-def draft_of(session: Session, id: str) -> Document | None:
-    return session.scalar(select(Document).where(Document.replaces == id))
-
-
-def take_draft(session: Session, draft: Document) -> None:
-    """Put a draft's pages and passages in the place of those that its document had."""
-    document = session.get_one(Document, draft.replaces)
-    clear_content(session, document.id)
-    for part in (PageText, Passage):
-        moved = update(part).where(part.document_id == draft.id)
-        session.execute(moved.values(document_id=document.id))
-    for name in _READ:
-        setattr(document, name, getattr(draft, name))
-    document.reason = None
-    session.delete(draft)
-
-
-# What reading a file and embedding its passages changes of a document.
-_READ = ("title", "warnings", "pages_without_text", "characters", "seconds", "embedder")
 
 
 def _views() -> Select[Any]:
@@ -395,13 +356,6 @@ def owners(session: Session) -> list[str]:
     return list(session.scalars(query.order_by(Document.owner)))
 
 
-def owner_of(session: Session, document: Document) -> str:
-    """Whose a document is, a draft its document's owner."""
-    if document.replaces is None:
-        return document.owner
-    return session.get_one(Document, document.replaces).owner
-
-
 def index_texts(
     session: Session, *, id: str | None = None, owner: str | None = None
 ) -> list[tuple[int, str]]:
@@ -422,27 +376,17 @@ def index_text(title: str, heading: str, text: str) -> str:
     return f"{title}\n{heading}\n{text}"
 
 
-def removed_ids(session: Session) -> list[int]:
-    return list(session.scalars(select(RemovedPassage.id)))
-
-
-def forget_removed(session: Session, ids: Sequence[int]) -> None:
-    """They are in no index any more."""
-    if ids:
-        gone = [{"id": id} for id in ids]
-        session.execute(text("DELETE FROM removed_passages WHERE id = :id"), gone)
-
-
 def set_state(session: Session, id: str, state: DocumentState, reason: str | None = None) -> None:
     session.execute(update(Document).where(Document.id == id).values(state=state, reason=reason))
 
 
 def delete_document(session: Session, id: str) -> list[int]:
     """Delete a document, and its draft if there is one; returns the ids their passages had."""
-    draft = draft_of(session, id)
-    ids = delete_document(session, draft.id) if draft else []
-    ids += clear_content(session, id)
-    session.execute(delete(Document).where(Document.id == id))
+    both = select(Document.id).where(or_(Document.replaces == id, Document.id == id))
+    ids: list[int] = []
+    for one in session.scalars(both).all():
+        ids += clear_content(session, one)
+        session.execute(delete(Document).where(Document.id == one))
     return ids
 
 
@@ -453,5 +397,4 @@ def has_documents(session: Session, owner: str) -> bool:
 
 
 def ready_count(session: Session) -> int:
-    query = select(func.count()).select_from(Document).where(Document.state == "ready")
-    return session.scalar(query) or 0
+    return session.scalar(select(func.count(Document.id)).where(Document.state == "ready")) or 0

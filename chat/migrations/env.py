@@ -3,6 +3,7 @@
 from alembic import context
 
 import retrieval.forgetting
+import retrieval.removed
 import retrieval.store  # noqa: F401
 from retrieval.database import Base
 

@@ -15,6 +15,7 @@ from chat.errors import SessionNotFound
 from chat.events import Delta, Retrieved, Started
 from chat.options import AskOptions
 from chat.prompt import render
+from chat.tables import Turn
 from engine import Engine
 from retrieval import forgetting
 from tests.chat.conftest import SHORT, SIZE_QUESTION, World, first
@@ -203,3 +204,22 @@ def test_the_first_turns_of_all_branches_stay_first_ones(make_world: Callable[..
 def reads(world: World, turn_id: str, word: str) -> bool:
     """Whether the model's message of a turn holds a word."""
     return word in world.engine.format.decode(world.row(turn_id).prompt_tokens)
+
+
+def test_messages_are_rendered_anew_while_others_can_write(
+    forgetful: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes long, and whoever writes meanwhile would wait for it."""
+    monkeypatch.setattr("retrieval.database.BUSY_TIMEOUT_S", 0.2)
+    session = forgetful.ask(SIZE_QUESTION, owner="gone").session
+    [document] = forgetful.library.documents("gone")
+    services, titles = forgetful.conversations._services, []
+
+    def render(turn: Turn, first: bool) -> Sequence[int]:
+        titles.append(f"title {len(titles)}")
+        forgetful.conversations.rename(session, titles[-1], "gone")
+        return services.user_message(turn, first)
+
+    services.contexts.forget_document(document.id, render)
+    assert titles
+    assert forgetful.conversations.session(session, "gone").title == titles[-1]

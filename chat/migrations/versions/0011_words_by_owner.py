@@ -6,7 +6,7 @@ fit the database.
 
 from alembic import op
 
-revision = "0013"
+revision = "0011"
 down_revision = "0010"
 branch_labels = None
 depends_on = None
