@@ -37,7 +37,7 @@ _STYLES = (
     "narrow",
 )
 _GRADIO_LOGIN = ("/login", "/login/", "/logout")
-_QUEUE_S = 0.02
+_QUEUE_S = 0.05
 # The engine's thread needs Python's lock at every step, and a thread that draws a page gives it up
 # after this time: five milliseconds, Python's own, are half of a step.
 _SWITCH_S = 0.0005

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import select, text
 
 from chat.tables import Conversation, Turn, TurnPassage
-from engine import Engine, EngineConfig
+from engine import Engine
 from host.workspace import Workspace
 from tests.campaign.acting import (
     OWNERS,
@@ -25,14 +25,6 @@ from tests.campaign.acting import (
 )
 
 WAIT_S = 120
-
-
-@pytest.fixture(scope="module")
-def engine(chat_model: str) -> Iterator[Engine]:
-    engine = Engine(EngineConfig(chat_model, device="cpu", kv_memory="64MiB"))
-    yield engine
-    engine.check()
-    engine.shutdown()
 
 
 @pytest.mark.parametrize("kills", [10, pytest.param(100, marks=pytest.mark.slow)])
