@@ -69,5 +69,5 @@ def _add_pages(set: EvalSet, library: Library) -> str:
     cuts = [ParsedPassage(*cut) for cut in chunker.cut(pages, markdown)]
     parsed = ParsedFile(set.library, pages, cuts, [], [], frozenset(), 0.0)
     library._indexes.mend_lexical()
-    library._indexer._store_parsed(new.id, parsed)
+    library._indexer._store_parsed(new.id, new.name, parsed)
     return new.id

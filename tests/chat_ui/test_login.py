@@ -16,6 +16,7 @@ from fastapi.testclient import TestClient
 from chat.ui.attempts import FORGOTTEN_AFTER_S, FREE_FAILURES, LONGEST_DELAY_S, Attempts, TooMany
 from chat.ui.login import Login
 from chat.ui.logins import LOGIN_S, Logins
+from tests.loops import run_apart
 
 
 class Clock:
@@ -164,7 +165,7 @@ def test_a_guesser_with_many_connections_is_told_and_nobody_else_waits_for_them(
             go_on.set()
             await asyncio.gather(*waiting)
 
-    asyncio.run(try_it())
+    run_apart(try_it())
 
 
 @pytest.mark.parametrize(("base", "secure"), [("http://host", False), ("https://host", True)])

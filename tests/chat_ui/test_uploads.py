@@ -1,6 +1,5 @@
 """Files from the browser: how much may wait, and what is left of those that failed."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from chat.ui.sentences import told
 from chat.ui.serving import mount
 from chat.ui.uploads import discard, take_in
 from retrieval.errors import StorageFull, Unreadable
+from tests.loops import run_apart
 
 UPLOAD = "/gradio_api/upload"
 BEGUN = b'--b\r\ncontent-disposition: form-data; name="files"; filename="a"\r\n\r\n'
@@ -152,7 +152,7 @@ def test_an_upload_that_breaks_off_leaves_nothing(app: FastAPI, folder: Path) ->
     headers = [(b"content-type", b"multipart/form-data; boundary=b"), (b"x-who", b"ada")]
     scope = {"type": "http", "method": "POST", "path": UPLOAD, "headers": headers}
     scope |= {"query_string": b"", "scheme": "http", "server": ("host", 80)}
-    asyncio.run(app(scope, receive, send))
+    run_apart(app(scope, receive, send))
     assert seen == [0, 1]
     assert held(folder) == []
 
