@@ -21,7 +21,8 @@ _CHINESE: Sequence[tuple[re.Pattern[str], str]] = [
             "读取文件超过 {0} 秒，已停止。请拆分后添加各部分，或导出为更简单的格式。",
         ),
         (
-            r"(?:Reading the file takes|The file needs) more (?>.* memory)(?>.*? Split it and add ).*",
+            r"(?:Reading the file takes|The file needs) more "
+            r"(?>.* memory)(?>.*? Split it and add ).*",
             "读取文件需要的内存超过允许的上限。请拆分后添加各部分。",
         ),
         (
