@@ -6,7 +6,7 @@ of them any more: a process that dies in between leaves them to the next.
 
 from collections.abc import Sequence
 
-from sqlalchemy import BigInteger, Integer, delete, insert, select
+from sqlalchemy import BigInteger, Integer, bindparam, delete, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from retrieval.database import Base
@@ -33,5 +33,7 @@ def left(session: Session) -> list[int]:
 
 def done(session: Session, ids: Sequence[int]) -> None:
     """They are in no index any more."""
-    for id in ids:
-        session.execute(delete(RemovedPassage).where(RemovedPassage.id == id))
+    if ids:
+        gone = delete(RemovedPassage).where(RemovedPassage.id == bindparam("gone"))
+        # One statement for all, on the connection: the write lock is held meanwhile.
+        session.connection().execute(gone, [{"gone": id} for id in ids])
