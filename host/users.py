@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 
 from host.errors import AccountRefused
 from host.workspace import OWNER
+from retrieval import durable
 from retrieval.owners import SHARED
 
 _log = logging.getLogger("pageturn")
@@ -174,9 +175,7 @@ class Users:
         descriptor, temporary = tempfile.mkstemp(dir=self._path.parent)  # mode 0600
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write("".join(lines) or _NO_ACCOUNTS)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self._path)
+        durable.replace(Path(temporary), self._path)
 
 
 def check_name(name: str) -> None:
