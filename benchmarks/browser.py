@@ -44,6 +44,7 @@ class Updates:
 def served(workspace: Workspace) -> Iterator[tuple[str, Updates]]:
     """The whole application on a free port of this process: its address and its updates."""
     app = application(workspace, "unused", None)
+    workspace.warm_embedder()
     updates = Updates(app)
     config = uvicorn.Config(
         updates, log_level="critical", access_log=False, timeout_graceful_shutdown=1

@@ -10,13 +10,8 @@ one percent of one core. The browser's own is not in it.
 Needs the test extra (Playwright) and Chromium, whose path the variable CHROMIUM may give.
 """
 
-import re
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -27,14 +22,13 @@ from playwright.sync_api import expect, sync_playwright
 from benchmarks.browser import launch
 from benchmarks.report import Report
 from benchmarks.search_scale import fill
+from benchmarks.serving import serving
 from chat.context import Context
 from chat.store import ConversationStore, Outcome, new_id
 from host import environment
 from host.settings import Settings
 from host.workspace import Workspace
 
-ROOT = Path(__file__).parents[1]
-READY = re.compile(r"ready at (http://\S+)")
 CONVERSATIONS = 30
 TURNS = 20
 TURN_TOKENS = 2_000
@@ -58,25 +52,6 @@ def prepare(folder: Path, passages: int) -> None:
     workspace.close()
 
 
-@contextmanager
-def server(folder: Path) -> Iterator[tuple[psutil.Process, str]]:
-    """The program as people start it: its process, and its address once it answers."""
-    command = [sys.executable, "-u", "app.py", "--port", "0", "--data-dir", str(folder)]
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            if found := READY.search(line):
-                yield psutil.Process(process.pid), found[1]
-                return
-        raise RuntimeError("The server did not come up.")
-    finally:
-        process.terminate()
-        process.wait()
-
-
 def watched(process: psutil.Process, seconds: float) -> float:
     """The share of one core that the process takes while nothing happens."""
     before, start = sum(process.cpu_times()[:2]), time.perf_counter()
@@ -95,7 +70,7 @@ def main(
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         prepare(folder, passages)
-        with server(folder) as (process, address), sync_playwright() as playwright:
+        with serving(folder) as (process, address), sync_playwright() as playwright:
             time.sleep(settle)
             report.add("no tab", "pageturn", core_fraction=watched(process, seconds))
             browser = launch(playwright)

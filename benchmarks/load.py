@@ -12,10 +12,7 @@ counted as refused: the question is kept, and says so.
 
 import argparse
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -31,11 +28,11 @@ import psutil
 from sqlalchemy import select
 
 from benchmarks.report import Report
+from benchmarks.serving import serving
 from chat.tables import Turn
 from host.client import Client
 from host.datafolder import DataFolder
 from host.errors import HostError
-from host.settings import load
 from host.workspace import DATABASE_FILE
 from retrieval import store
 from retrieval.database import Database
@@ -82,7 +79,7 @@ def measure(folder: Path, users: int, questions: int, tokens: int, report: Repor
     """Add one row with everything that was seen."""
     data_dir = folder / "data"
     people = [Seen(f"user{n}", f"reed{n:04}") for n in range(users)]
-    with serving(data_dir) as process, watched(process) as memory:
+    with serving(data_dir) as (process, _), watched(process) as memory:
         ready_bytes = memory.now()
         start = time.perf_counter()
         with ThreadPoolExecutor(users) as threads:
@@ -113,31 +110,6 @@ def measure(folder: Path, users: int, questions: int, tokens: int, report: Repor
     )
     for reason in sorted({reason for person in people for reason in person.failed}):
         print(f"failed: {reason}", file=sys.stderr)
-
-
-@contextmanager
-def serving(data_dir: Path) -> Iterator[psutil.Process]:
-    """A server on a free port of this machine, until it has answered what it was asked."""
-    settings = load({})
-    process = subprocess.Popen(
-        [sys.executable, "app.py", "--port", "0", "--data-dir", str(data_dir)],
-        env={**os.environ, "PAGETURN_MODELS_DIR": str(settings.models_dir)},
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        while (info := DataFolder(data_dir).server()) is None:
-            if process.poll() is not None:
-                raise RuntimeError("The server did not start. Run python app.py doctor.")
-            time.sleep(_POLL_S)
-        with Client(info) as client:
-            client.memory()  # answers when the model is loaded
-        yield psutil.Process(process.pid)
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-    finally:
-        process.kill()
-        process.wait()
 
 
 class Memory:

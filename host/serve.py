@@ -90,7 +90,6 @@ def application(workspace: Workspace, token: str, accounts: Users | None) -> "Fa
     workspace.migrate()
     conversations, library, engine = workspace.conversations, workspace.library, workspace.engine
     workspace.start_indexing()
-    workspace.warm_embedder()
 
     from fastapi import FastAPI
 
@@ -127,6 +126,8 @@ def _run(
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             ready()
+            # Not before: loading it takes as long as all else together, and the page needs it last.
+            workspace.warm_embedder()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             # Turns end first and save what they have; then their streams close by themselves,

@@ -39,7 +39,8 @@ def router(
 ) -> APIRouter:
     """The routes; ``owner_of`` says who asks, None for nobody who may."""
 
-    def asker(request: Request) -> str:
+    # Neither waits for anything, so neither is worth a thread.
+    async def asker(request: Request) -> str:
         owner = owner_of(request)
         if owner is None:
             raise HTTPException(401, "Log in first.")
@@ -62,7 +63,7 @@ def router(
         return Response(text, media_type=media_type, headers=_PRIVATE | disposition)
 
     @files.get("/news", dependencies=[Depends(asker)])
-    def news() -> Response:
+    async def news() -> Response:
         """Changes whenever the page may; new with every call while a turn is on its way."""
         versions = conversations.version, library.version, conversations.held_pages
         moment = time.perf_counter() if conversations.is_answering else 0.0

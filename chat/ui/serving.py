@@ -15,6 +15,7 @@ from chat.ui.gradio_words import I18N
 from chat.ui.i18n import early_script
 from chat.ui.login import Login
 from chat.ui.origin import OwnPageOnly
+from chat.ui.prompt_queue import PromptQueue
 from chat.ui.receiving import Uploads
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ _STYLES = (
     "narrow",
 )
 _GRADIO_LOGIN = ("/login", "/login/", "/logout")
-_QUEUE_S = 0.05
 # The engine's thread needs Python's lock at every step, and a thread that draws a page gives it up
 # after this time: five milliseconds, Python's own, are half of a step.
 _SWITCH_S = 0.0005
@@ -127,11 +127,9 @@ def mount(
     app.include_router(login.router())
     if uploads is not None:
         app.include_router(receiving.router(uploads, login.owner))
+    blocks._queue = PromptQueue(blocks)
     gr.mount_gradio_app(app, blocks, path=path, **launch_options(), **login.options())
-    # Gradio looks for new events a thousand times a second, and takes 3% of a core for it.
     sys.setswitchinterval(_SWITCH_S)
-    blocks._queue.sleep_when_free = _QUEUE_S
-    blocks._queue.progress_update_sleep_when_free = 10 * _QUEUE_S  # nothing here reports progress
     page = cast(Mount, app.routes[-1]).app
     _take_out(page)
     login.guard(page)

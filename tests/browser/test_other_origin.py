@@ -147,7 +147,17 @@ class AnyAddress(Server):
     announced = re.compile(r"ready at (http://\S+:(\d+))/")
 
 
-@pytest.fixture(scope="module", params=[(h, a) for h in NAMES for a in (False, True)], ids=str)
+HOUSES = [
+    ("127.0.0.1", False),
+    ("127.0.0.1", True),
+    ("::1", False),
+    ("127.0.0.2", True),
+    pytest.param(("::1", True), marks=pytest.mark.slow),
+    pytest.param(("127.0.0.2", False), marks=pytest.mark.slow),
+]
+
+
+@pytest.fixture(scope="module", params=HOUSES, ids=str)
 def house(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[House]:

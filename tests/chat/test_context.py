@@ -34,16 +34,17 @@ def test_a_removed_document_leaves_prompts_and_kv_and_stays_where_it_was_cited(
     zebras = stables.write("zebras.md", ZEBRAS)
     turn = stables.ask(QUESTION, options=BRIEF)
     assert "731 zebras" in prompt_text(stables, turn.turn)
-    assert zebras in {citation.document for citation in turn.citations}
+    assert zebras in {quote.document for quote in turn.evidence}
     before = stables.engine.memory()
 
     stables.library.remove(zebras)
 
     (after,) = stables.conversations.turns(turn.session)
     assert after.answer == turn.answer
-    quoted = [citation for citation in after.citations if citation.document == zebras]
-    assert quoted
-    assert all(citation.removed and "731 zebras" in citation.text for citation in quoted)
+    # What the model's own words cite differs by machine; what is quoted does not.
+    quotes = [q for q in (*after.evidence, *after.citations) if q.document == zebras]
+    assert quotes
+    assert all(quote.removed and "731 zebras" in quote.text for quote in quotes)
     assert zebras not in {passage.document for passage in after.retrieved}
     assert "731 zebras" not in prompt_text(stables, turn.turn)
     assert "88 giraffes" in prompt_text(stables, turn.turn)

@@ -38,13 +38,15 @@ def test_a_question_streams_an_answer_that_is_saved_with_its_citations(world: Wo
     assert turn.turn == started.turn_id
     assert turn.state == "done"
     assert len(turn.citations) + len(turn.retrieved) >= len(retrieved.passages) > 0
-    # Which sentence the small model's words cite differs by machine; what is quoted does not.
-    assert turn.citations
-    for citation in turn.citations:
-        page = world.library.page_text(citation.document, citation.page)
-        assert page[citation.char_start : citation.char_end] == citation.text
-        assert page[citation.support_start : citation.support_end] == citation.support_text
-        assert citation.marker in turn.answer
+    # Which sentence the small model's words cite, and whether one does, differs by machine; what is
+    # quoted does not.
+    assert turn.evidence
+    for quote in (*turn.evidence, *turn.citations):
+        page = world.library.page_text(quote.document, quote.page)
+        assert page[quote.char_start : quote.char_end] == quote.text
+        assert page[quote.support_start : quote.support_end] == quote.support_text
+    assert all(citation.marker in turn.answer for citation in turn.citations)
+    assert bool(turn.citations) == any(sentence.supported for sentence in turn.sentences)
     assert any("0.50 GiB" in quotation.support_text for quotation in turn.evidence)
     assert all(passage.marker is None for passage in turn.retrieved)
 
