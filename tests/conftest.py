@@ -14,7 +14,7 @@ REPOSITORY = Path(__file__).parents[1]
 _MODELS_DIR = Path(os.environ.get("PAGETURN_MODELS_DIR", REPOSITORY / "data/var/models")).absolute()
 for _name in [name for name in os.environ if name.startswith("PAGETURN_")]:
     del os.environ[_name]
-# Two workers run the tests: one thread each, which waits for nobody.
+# Three workers run the tests on two cores: one thread each, which waits for nobody.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 environment.prepare()
 

@@ -37,22 +37,43 @@
     show(root.dataset.view);
   };
 
-  // A clock asks for the version of what there is, which costs the server next to nothing; what is
-  // shown is asked for when that is another one, and once a minute in any case.
+  // Clocks ask for the version of what there is, which costs the server next to nothing; what is
+  // shown is asked for when that is another one, and once a minute in any case. A page that nobody
+  // sees asks for nothing, and one on which nothing happens asks less often.
   const ANYWAY_MS = 60_000;
+  const FRESH_MS = 900;
+  const QUIET_AFTER_MS = 20_000;
+  const QUIET_FRESH_MS = 3_500;
   const known = {};
-  pageturn.news = async (part) => {
-    let version = "";
+  let version = "";
+  let fetched = -Infinity;
+  let stirred = 0; // when something last changed, or somebody did something
+  const stir = () => (stirred = performance.now());
+  for (const happens of ["pointerdown", "keydown", "visibilitychange"])
+    document.addEventListener(happens, stir, { capture: true, passive: true });
+
+  const newest = async () => {
+    const now = performance.now();
+    const fresh = now - stirred > QUIET_AFTER_MS ? QUIET_FRESH_MS : FRESH_MS;
+    if (now - fetched < fresh) return version;
+    fetched = now;
+    let answer = "";
     try {
-      const answer = await fetch("news", { cache: "no-store" });
-      if (answer.ok) version = await answer.text();
+      const told = await fetch("news", { cache: "no-store" });
+      if (told.ok) answer = await told.text();
     } catch {
-      // The event below finds out what is wrong, and says so.
+      // Whoever asks finds out what is wrong, and says so.
     }
+    if (answer !== version) stir();
+    return (version = answer);
+  };
+  pageturn.news = async (part) => {
+    if (document.hidden) return;
+    const told = await newest();
     const last = known[part];
     const now = performance.now();
-    if (version && last?.version === version && now - last.at < ANYWAY_MS) return;
-    known[part] = { version, at: now };
+    if (told && last?.version === told && now - last.at < ANYWAY_MS) return;
+    known[part] = { version: told, at: now };
     tell?.(`news_${part}`);
   };
 

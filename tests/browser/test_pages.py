@@ -153,6 +153,24 @@ def test_the_memory_page_is_refreshed_each_second_and_only_while_it_is_open(
     assert set(asked) <= of_the_chat
 
 
+def test_a_hidden_page_asks_for_nothing_and_a_shown_one_for_news_alone(library: Any) -> None:
+    page = library.page
+    asked: Counter[str] = Counter()
+    hide = "value => Object.defineProperty(document, 'hidden', {configurable: true, value})"
+    page.evaluate(hide, True)
+    page.wait_for_timeout(1_000)  # what was asked before is answered
+    page.on("request", lambda request: asked.update([request.url.rsplit("/", 1)[-1]]))
+    page.wait_for_timeout(5_000)
+    assert not asked
+    page.evaluate(hide, False)
+    until = time.monotonic() + 30
+    while asked["news"] < 2:
+        assert time.monotonic() < until, "nothing was asked for"
+        page.wait_for_timeout(100)
+    # What is shown may be asked for once in the minute.
+    assert asked["predict"] <= 1
+
+
 def test_a_conversation_gives_its_memory_back_and_goes_on(library: Any) -> None:
     page = library.page
     library.ask(HEIGHT)
