@@ -19,7 +19,7 @@ from chat.ui.words import WORDS
 
 Language: TypeAlias = Literal["en", "zh"]
 COOKIE = "pageturn_lang"
-_EARLY = ("language.js", "cheap.js")
+_EARLY = ("language.js", "cheap.js", "door.js")
 _COLUMNS: Mapping[Language, int] = {"en": 0, "zh": 1}
 
 
@@ -91,6 +91,6 @@ def _preferred(accepted: str) -> Language:
 
 @functools.cache
 def early_script() -> str:
-    """A script for the beginning of the page, before Gradio asks for the browser's language."""
+    """A script for the beginning of the page, login form included, before all of Gradio's."""
     here = Path(__file__).parent
     return "\n".join((here / name).read_text(encoding="utf-8") for name in _EARLY)

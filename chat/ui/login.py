@@ -18,6 +18,7 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Form, HTTPException, Request, Response
 
 from chat.ui.attempts import Attempts, TooMany
+from chat.ui.i18n import words_for
 from chat.ui.logins import LOGIN_S, Accounts, Logins
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 # Whose documents and conversations they are where there are no accounts.
 LOCAL = "local"
 MESSAGE = "Pageturn · your own documents and conversations, and the shared library"
-BUSY = "Too many people are logging in at once. Try again in a few seconds."
 
 
 def owner_of(request: gr.Request) -> str:
@@ -98,7 +98,8 @@ class Login:
                         accounts.verify, name, password, limiter=one_check
                     )
             except TooMany:
-                raise HTTPException(429, BUSY, headers={"Retry-After": "5"}) from None
+                busy = words_for(request)("login_busy")
+                raise HTTPException(429, busy, headers={"Retry-After": "5"}) from None
             if not right:
                 self._attempts.failed(name, address)
                 raise HTTPException(400, "Incorrect credentials.")

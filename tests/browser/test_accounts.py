@@ -58,6 +58,18 @@ def test_a_wrong_password_keeps_the_door_shut(door: Callable[..., Page]) -> None
     expect(page.get_by_role("button", name="Log out")).to_be_visible()
 
 
+def test_a_server_with_too_many_passwords_to_check_says_so(door: Callable[..., Page]) -> None:
+    page = door()
+    busy = {"detail": "Too many people are logging in at once."}
+    page.route("**/login", lambda route: route.fulfill(status=429, json=busy))
+    with page.expect_event("dialog") as told:
+        page.once("dialog", lambda dialog: dialog.accept())
+        enter(page, "ada")
+    assert told.value.message == busy["detail"]
+    page.unroute("**/login")
+    expect(enter(page, "ada").composer).to_be_visible()
+
+
 def test_what_one_person_adds_another_does_not_see(
     door: Callable[..., Page], tmp_path: Path
 ) -> None:

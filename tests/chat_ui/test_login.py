@@ -160,6 +160,7 @@ def test_a_guesser_with_many_connections_is_told_and_nobody_else_waits_for_them(
                 more, waiting = await asyncio.wait(waiting, return_when="FIRST_COMPLETED")
                 done |= more
             assert {task.result().status_code for task in done} == {429}
+            assert all("Try again in a few seconds" in task.result().text for task in done)
             assert all("Retry-After" in task.result().headers for task in done)
             assert (await guess(other, "bob", "right too")).status_code == 200
             go_on.set()
