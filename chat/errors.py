@@ -76,9 +76,6 @@ class QuestionTooLong(ChatError):
 class BadOption(ChatError):
     """A setting of a question is outside of what makes sense."""
 
-    def __init__(self, name: str, value: object, wanted: str) -> None:
-        super().__init__(f"{name} is {value}, but must be {wanted}.")
-
 
 class DatabaseDamaged(ChatError):
     """The database says of itself what no version of the program writes."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from chat.errors import BadOption
 from chat.views import AnswerMode, RewriteMode
+from engine.errors import SettingError
+from engine.sampling import Sampling
 
-if TYPE_CHECKING:
-    from engine import Sampling
-
+_SAMPLING = {field.name for field in fields(Sampling)}
 # A small model that has answered likes to go on with the layout of its prompt.
 STOP = ("\nQuestion:", "\nPassage ")
 
@@ -26,8 +26,8 @@ class AskOptions:
     where it fits the context; ``rewrite`` whether the model makes a follow-up stand alone
     before it is searched (auto: a model of a billion parameters and more does). ``documents`` are
     the ids of the documents to search (None: all of the owner's). The others are the engine's
-    sampling settings.
-    Raises BadOption for a value that makes no sense.
+    sampling settings, and the engine says which of their values make sense.
+    Raises BadOption for a value that makes none.
     """
 
     temperature: float = 0.0
@@ -45,47 +45,41 @@ class AskOptions:
     documents: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        for name, value, right, wanted in (
-            ("temperature", self.temperature, self.temperature >= 0, "0 or more"),
-            ("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1"),
-            ("top_k", self.top_k, self.top_k >= 0, "0 (off) or more"),
-            ("min_p", self.min_p, 0 <= self.min_p <= 1, "from 0 to 1"),
-            (
-                "repetition_penalty",
-                self.repetition_penalty,
-                self.repetition_penalty > 0,
-                "above 0 (1 is none)",
-            ),
-            ("max_tokens", self.max_tokens, self.max_tokens >= 1, "1 or more"),
-            ("passages", self.passages, 1 <= self.passages <= 50, "from 1 to 50"),
-            ("read", self.read, 1 <= self.read <= 50, "from 1 to 50"),
-            *(
-                (name, value, value in get_args(mode), " or ".join(get_args(mode)))
-                for name, value, mode in (
-                    ("answer", self.answer, AnswerMode),
-                    ("rewrite", self.rewrite, RewriteMode),
-                )
-            ),
+        try:
+            self.sampling(self.max_tokens)
+        except SettingError as refused:
+            raise BadOption(str(refused)) from None
+        for name, holds, wanted in (
+            ("max_tokens", self.max_tokens >= 1, "1 or more"),
+            ("passages", 1 <= self.passages <= 50, "from 1 to 50"),
+            ("read", 1 <= self.read <= 50, "from 1 to 50"),
+            ("answer", self.answer in get_args(AnswerMode), " or ".join(get_args(AnswerMode))),
+            ("rewrite", self.rewrite in get_args(RewriteMode), " or ".join(get_args(RewriteMode))),
         ):
-            if not right:
-                raise BadOption(name, value, wanted)
+            if not holds:
+                raise BadOption(f"{name} is {getattr(self, name)}, but must be {wanted}.")
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> AskOptions:
-        """From what ``to_json`` gave, in this version or another: unknown fields are left out."""
+        """From what ``to_json`` gave, in this version or another.
+
+        Unknown fields are left out; where one of the engine's has a value that is refused now, all
+        of the engine's are the defaults again.
+        """
         known = {field.name for field in fields(cls)}
         values = {name: value for name, value in stored.items() if name in known}
         if values.get("documents") is not None:
             values["documents"] = tuple(values["documents"])
-        return cls(**values)
+        try:
+            return cls(**values)
+        except BadOption:
+            return cls(**{name: value for name, value in values.items() if name not in _SAMPLING})
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     def sampling(self, max_tokens: int) -> Sampling:
         """The engine's part of these, with the answer length that there is room for."""
-        from engine import Sampling
-
         return Sampling(
             temperature=self.temperature,
             top_k=self.top_k,

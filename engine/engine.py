@@ -26,7 +26,8 @@ from engine.loop import Loop
 from engine.refresh import Refresh
 from engine.request import Request
 from engine.runner import Runner
-from engine.sampling import Sampler, Sampling
+from engine.sampler import Sampler
+from engine.sampling import Sampling
 from engine.scheduler import Scheduler
 from engine.stats import MemoryReport, SessionInfo
 

@@ -7,7 +7,7 @@ from itertools import count
 from engine.answer_text import AnswerText
 from engine.generation import FinishReason, Generation, GenerationResult
 from engine.kv.session import Session
-from engine.sampling import Sampler
+from engine.sampler import Sampler
 from engine.stats import EngineStats
 
 _arrivals = count()

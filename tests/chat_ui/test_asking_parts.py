@@ -54,10 +54,22 @@ def test_a_document_that_is_gone_or_anothers_is_not_asked(document: MakeDocument
     assert settings.options_of(chosen, []).documents is None
 
 
-def test_nonsense_from_a_browser_is_refused() -> None:
-    chosen = settings.shown(AskOptions())._replace(temperature=-1)
-    with pytest.raises(BadOption):
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"temperature": -1}, {"temperature": 101}, {"min_p": 1}, {"seed": -1}, {"top_p": 0},
+        {"max_tokens": 0}, {"read": 0}, {"answer": "loudly"},
+    ],
+)  # fmt: skip
+def test_nonsense_from_a_browser_is_refused(wrong: dict[str, object]) -> None:
+    chosen = settings.shown(AskOptions())._replace(**wrong)
+    with pytest.raises(BadOption, match=next(iter(wrong))):
         settings.options_of(chosen, [])
+
+
+def test_what_is_kept_of_a_conversation_and_refused_by_now_gives_way_to_the_defaults() -> None:
+    stored = AskOptions(temperature=0.5, documents=("d1",)).to_json() | {"min_p": 1.0}
+    assert AskOptions.from_json(stored) == AskOptions(documents=("d1",))
 
 
 def test_documents_of_one_title_are_told_apart_by_name(document: MakeDocument) -> None:

@@ -7,7 +7,7 @@ import torch
 
 from engine import Engine, EngineConfig, Sampling
 from engine.refresh import Refresh
-from engine.sampling import Sampler
+from engine.sampler import Sampler
 
 MakeEngine = Callable[..., Engine]
 

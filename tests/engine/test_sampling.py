@@ -2,12 +2,13 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from engine import Sampling
 from engine.errors import SettingError
-from engine.sampling import Sampler
+from engine.sampler import Sampler
 
 LOGITS = torch.tensor([1.0, 3.0, 2.0, -1.0, 2.9])
 
@@ -61,9 +62,47 @@ def test_the_same_seed_gives_the_same_tokens() -> None:
     ]
 
 
+def sorted_whole(weights: np.ndarray, drawn: float, s: Sampling) -> int:
+    """The token that a sort of the whole vocabulary gives."""
+    order = np.argsort(-weights, kind="stable")
+    ranked = weights[order].astype(np.float64)
+    kept = np.arange(len(ranked)) < (s.top_k or len(ranked))
+    kept &= ranked >= s.min_p
+    mass = float(ranked[kept].sum())
+    before = np.concatenate([[0.0], ranked.cumsum()[:-1]])
+    kept &= before < s.top_p * mass
+    reached = ranked[kept].cumsum()
+    place = int(np.searchsorted(reached, drawn * reached[-1], side="right"))
+    return int(order[min(place, len(reached) - 1)])
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {}, {"top_p": 0.9}, {"top_p": 0.999999}, {"top_k": 40}, {"top_k": 5000, "top_p": 0.8},
+        {"min_p": 0.05}, {"min_p": 0.003, "top_p": 0.95, "top_k": 100}, {"top_p": 1e-6},
+        {"min_p": 0.2, "top_k": 1},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 3.0, 50.0])
+def test_the_token_is_the_one_that_sorting_all_of_a_large_vocabulary_gives(
+    setting: dict[str, float], temperature: float
+) -> None:
+    sampling = Sampling(temperature=temperature, **setting)  # type: ignore[arg-type]
+    random = np.random.default_rng(round(temperature * 10))
+    for spread in (0.5, 3.0, 8.0):
+        logits = (random.standard_normal(20_000) * spread).round(1)  # with many equals
+        weights = np.exp((logits - logits.max()) / temperature).astype(np.float32)
+        for drawn in (0.0, *random.random(20), 1 - 1e-12):
+            found = Sampler(sampling)._pick(weights, drawn)
+            assert found == sorted_whole(weights, drawn, sampling), (spread, drawn)
+
+
 def test_logits_that_are_not_finite_are_an_error() -> None:
     with pytest.raises(ValueError, match="not finite"):
         Sampler(Sampling()).choose(torch.tensor([1.0, float("nan")]), [])
+    with pytest.raises(ValueError, match="not finite"):
+        Sampler(Sampling(temperature=1)).choose(torch.tensor([1.0, float("nan")]), [])
 
 
 @pytest.mark.parametrize(
@@ -71,7 +110,7 @@ def test_logits_that_are_not_finite_are_an_error() -> None:
     [
         {"temperature": -1.0}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.1}, {"min_p": 1.0},
         {"repetition_penalty": 0.0}, {"seed": -1}, {"max_tokens": -1}, {"stop": ("",)},
-        {"temperature": float("nan")},
+        {"temperature": float("nan")}, {"repetition_penalty": float("inf")},
     ],
 )  # fmt: skip
 def test_values_out_of_range_are_refused(wrong: dict[str, object]) -> None:
