@@ -118,6 +118,26 @@ def free_bytes(device: torch.device) -> int:
     return min(int(psutil.virtual_memory().available), ram_limit_bytes() - process_rss_bytes())
 
 
+def synchronize(device: torch.device) -> None:
+    """Wait for what was launched, and raise the errors that a device tells late."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether a computation may succeed with less memory in use, or with a smaller batch."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    # What PyTorch's CPU allocator raises has no type of its own.
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+
+
+def free_caches(device: torch.device) -> None:
+    """Give back what PyTorch's allocator holds and nothing uses."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
 def device_memory(device: torch.device, tensor_bytes: int, nvml: Any = None) -> DeviceMemory:
     """Ask the device for its memory.
 

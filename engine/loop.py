@@ -7,12 +7,13 @@ bookkeeping of pages, sessions and requests; it is not held while the model comp
 import logging
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Set
 
 import torch
 
-from engine.device import device_bytes
+from engine.device import device_bytes, free_caches, is_out_of_memory, synchronize
 from engine.errors import ContextTooLong, EngineError, EngineStopped, OutOfPages, StepFailed
 from engine.generation import FinishReason
 from engine.kv.cache import KVCache
@@ -201,7 +202,9 @@ class Loop:
 
     def _step(self, plan: list[Work]) -> None:
         started = time.perf_counter()
-        for work, outcome in self._compute(plan):
+        logits = self._compute(plan)
+        failed = isinstance(logits, Exception)
+        for work, outcome in self._outcomes(plan, logits):
             try:
                 if isinstance(outcome, Exception):
                     raise outcome
@@ -210,24 +213,53 @@ class Loop:
                 log.exception("a request failed")
                 with self.lock:
                     self._end(work.request, _as_engine_error(error))
-        if self._device.type == "cuda":  # a step that samples nothing has waited for nothing yet
-            torch.cuda.synchronize(self._device)
-        if any(work.tokens > 1 for work in plan):
+        # What was computed twice says nothing of how long a step takes.
+        if not failed and any(work.tokens > 1 for work in plan):
             rows = sum(work.tokens for work in plan)
             self._scheduler.budget.record(rows, time.perf_counter() - started)
 
-    def _compute(self, plan: list[Work]) -> list[tuple[Work, torch.Tensor | Exception]]:
-        """Logits for each piece of work; when the batch fails, each runs alone to find whose fault.
+    def _compute(self, plan: list[Work]) -> torch.Tensor | Exception:
+        """Logits of a step, [work, vocabulary], or why there are none.
 
-        Running work again is harmless: it writes the same keys and values to the same places.
+        The failed frames let go of their tensors, so that whatever is tried next finds their memory
+        free.
         """
         try:
-            logits = self._runner.run([(w.request.session, w.tokens) for w in plan])
-            return list(zip(plan, logits.unbind(0), strict=True))
+            logits = self._runner.run([(work.request.session, work.tokens) for work in plan])
+            synchronize(self._device)
+            return logits
         except Exception as error:
-            if len(plan) == 1:
-                return [(plan[0], error)]
-            return [outcome for work in plan for outcome in self._compute([work])]
+            fault: BaseException | None = error
+            while fault is not None:
+                traceback.clear_frames(fault.__traceback__)
+                fault = fault.__cause__ or fault.__context__
+            return error
+
+    def _outcomes(
+        self, plan: list[Work], logits: torch.Tensor | Exception
+    ) -> list[tuple[Work, torch.Tensor | Exception]]:
+        """Logits for each piece of work.
+
+        When a batch fails, each piece runs alone to find whose fault it was; when memory is short,
+        pieces are halved until they fit. Running work again is harmless: it writes the same keys
+        and values to the same places.
+        """
+        if not isinstance(logits, Exception):
+            return list(zip(plan, logits.unbind(0), strict=True))
+        short = is_out_of_memory(logits)
+        if short:
+            log.warning("memory ran out in a step of %d rows", sum(work.tokens for work in plan))
+            free_caches(self._device)
+            self._scheduler.budget.halve()
+        if len(plan) > 1:
+            return [outcome for work in plan for outcome in self._alone(work)]
+        [work] = plan
+        if short and work.tokens > 1:
+            return self._alone(work._replace(tokens=work.tokens // 2))
+        return [(work, logits)]
+
+    def _alone(self, work: Work) -> list[tuple[Work, torch.Tensor | Exception]]:
+        return self._outcomes([work], self._compute([work]))
 
     def _advance(self, work: Work, logits: torch.Tensor) -> None:
         """Take a step's outcome over: the KV is there, and perhaps a token is chosen."""
@@ -310,8 +342,7 @@ class Loop:
         tokens = 0
         try:
             tokens = refresh.step(self._scheduler.budget.tokens // (3 if refresh.idle else 1))
-            if self._device.type == "cuda":
-                torch.cuda.synchronize(self._device)
+            synchronize(self._device)
         except Exception as fault:
             log.exception("a refresh failed")
             error = _as_engine_error(fault)

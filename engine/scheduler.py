@@ -50,6 +50,10 @@ class StepBudget:
         if change < 1 or tokens >= self._tokens / 2:
             self._tokens = min(max(self._tokens * change, self.LEAST), self.MOST)
 
+    def halve(self) -> None:
+        """A step found too little memory."""
+        self._tokens = max(self._tokens / 2, self.LEAST)
+
 
 class Scheduler:
     """First come, first served, with decodes before prefill chunks.

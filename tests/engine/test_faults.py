@@ -3,6 +3,8 @@
 import gc
 import json
 import threading
+import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -138,6 +140,85 @@ def test_a_recomputation_that_fails_leaves_the_kv(make_engine: MakeEngine) -> No
     assert (session.kv_tokens, session.pages) == (held, pages)
     engine._model.run_layer = run_layer  # type: ignore[method-assign]
     assert engine.recompute(session) == len(session.tokens)
+
+
+OUT_OF_MEMORY = [
+    torch.OutOfMemoryError("CUDA out of memory."),
+    MemoryError(),
+    RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to"),
+]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda error: type(error).__name__)
+def test_a_step_that_finds_too_little_memory_is_made_smaller(
+    make_engine: MakeEngine, error: Exception
+) -> None:
+    prompts = [[5 + n] * (90 + 40 * n) for n in range(3)]
+    engine = make_engine()
+    expected = [
+        engine.generate(engine.open(prompt), (), Sampling(max_tokens=6)).result().tokens
+        for prompt in prompts
+    ]
+    short = make_engine()
+    run = short._runner.run
+    most = 20
+    rows: list[int] = []
+    batches: list[weakref.ref[torch.Tensor]] = []
+
+    def with_little_memory(parts: Any, all_logits: bool = False) -> torch.Tensor:
+        assert all(batch() is None for batch in batches), "a failed batch is still held"
+        rows.append(sum(count for _, count in parts))
+        if rows[-1] > most:
+            batch = torch.empty(rows[-1])
+            batches.append(weakref.ref(batch))
+            raise error
+        return run(parts, all_logits)
+
+    short._runner.run = with_little_memory  # type: ignore[method-assign]
+    short._scheduler.budget._tokens = 256
+    answers = [short.generate(short.open(prompt), (), Sampling(max_tokens=6)) for prompt in prompts]
+    assert [answer.result(60).tokens for answer in answers] == expected
+    assert batches
+    # Later steps are no larger than what was found to fit: their size is not found out again.
+    assert short._scheduler.budget.tokens <= 256 / 2
+
+
+def test_the_time_of_a_failed_step_says_nothing_of_how_long_steps_take(
+    make_engine: MakeEngine,
+) -> None:
+    engine = make_engine()
+    run = engine._runner.run
+
+    def slow_fault(parts: Any, all_logits: bool = False) -> torch.Tensor:
+        engine._runner.run = run  # type: ignore[method-assign]
+        time.sleep(1)
+        raise RuntimeError("injected fault")
+
+    recorded: list[float] = []
+    record = engine._scheduler.budget.record
+
+    def recording(tokens: int, seconds: float) -> None:
+        recorded.append(seconds)
+        record(tokens, seconds)
+
+    engine._scheduler.budget.record = recording  # type: ignore[method-assign]
+    engine._runner.run = slow_fault  # type: ignore[method-assign]
+    with pytest.raises(StepFailed, match="injected fault"):
+        _answer(engine)
+    assert not recorded
+    assert _answer(engine)
+    assert recorded
+
+
+def test_an_error_that_a_device_tells_late_ends_its_requests_and_not_the_loop(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine()
+    with monkeypatch.context() as patch:
+        patch.setattr("engine.loop.synchronize", _fail)
+        with pytest.raises(StepFailed, match="injected fault"):
+            _answer(engine)
+    assert _answer(engine)
 
 
 def _fail(*_: Any) -> Any:
