@@ -24,6 +24,7 @@ class Request:
         reached_tokens: of the prompt, how far its KV has ever come.
         kept_tokens: with KV when the request came.
         refreshed_tokens: of the session, computed again exactly since its last request.
+        preemptions: how often it lost its pages to others while it ran.
         cancelled: set by any thread, seen at the next step.
     """
 
@@ -36,6 +37,7 @@ class Request:
     max_tokens: int
     refreshed_tokens: int = 0
     kept_tokens: int = 0
+    preemptions: int = 0
     arrival: int = field(default_factory=lambda: next(_arrivals))
     answer: list[int] = field(default_factory=list)
     cached_tokens: int = 0
@@ -46,6 +48,11 @@ class Request:
     submitted_s: float = field(default_factory=time.perf_counter)
     scheduled_s: float | None = None
     first_token_s: float | None = None
+
+    @property
+    def tokens_left(self) -> int:
+        """How many it may still generate."""
+        return self.max_tokens - len(self.answer)
 
     def mark_scheduled(self) -> None:
         """Note that the request runs for the first time, and what it found."""

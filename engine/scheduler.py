@@ -7,6 +7,8 @@ from engine.errors import OutOfPages, QueueFull
 from engine.kv.cache import KVCache
 from engine.request import Request
 
+HEADROOM_PAGES = 2  # of every request, for tokens to come, before another is let in
+
 
 class Work(NamedTuple):
     """`tokens` pending tokens of one request, the first of them at `session.kv_tokens`."""
@@ -61,6 +63,10 @@ class Scheduler:
     Every running request that decodes gets its token in every step; prefill chunks fill what is
     left of the token budget, in the order of arrival. When pages run out, idle sessions give theirs
     up first (see `KVCache`); then the newest running request goes back to the queue's head.
+
+    Attributes:
+        running, waiting: the requests that have not ended.
+        preemptions: how often a running request was sent back to the queue.
     """
 
     def __init__(
@@ -70,6 +76,7 @@ class Scheduler:
         self.budget = StepBudget(step_target_s)
         self.running: list[Request] = []
         self.waiting: deque[Request] = deque()
+        self.preemptions = 0
         self._max_running = max_running
         self._max_waiting = max_waiting
         self._hopeless: list[Request] = []
@@ -136,13 +143,21 @@ class Scheduler:
         return [work for work in plan if work.request in self.running]
 
     def _admit(self) -> None:
-        """Let waiting requests run, in order, while all running prompts and theirs find pages."""
+        """Let waiting requests run, in order, while there are pages for all who run and for them.
+
+        Counted are the tokens that are there and some that are still to come: twice as many for
+        every time that the request was preempted, so that two answers that do not fit the pool
+        together soon come one after the other.
+        """
         while self.waiting and len(self.running) < self._max_running:
             request = self.waiting[0]
             session = request.session
             self.cache.attach(session)
+            ahead = HEADROOM_PAGES * self.cache.page_size << request.preemptions
             missing = sum(
-                self.cache.missing_slots(r.session, len(r.session.tokens))
+                self.cache.missing_slots(
+                    r.session, len(r.session.tokens) + min(r.tokens_left, ahead)
+                )
                 for r in (*self.running, request)
             )
             if self.running and missing > self.cache.obtainable_slots(session):
@@ -182,6 +197,8 @@ class Scheduler:
                     return 0
 
     def _preempt(self, request: Request) -> None:
+        request.preemptions += 1
+        self.preemptions += 1
         self.cache.drop(request.session)
         self.running.remove(request)
         request.session.running = False
