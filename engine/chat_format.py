@@ -108,10 +108,15 @@ class ChatFormat:
         return tokens[len(self._static) :]
 
     def end(self, generated: Sequence[int]) -> list[int]:
-        """Tokens that close an answer: the end of the turn, unless the model wrote it itself."""
+        """Tokens that close an answer.
+
+        Where the model ended it by a token of its own, whichever of them, that is the end of the
+        turn: only what the template has behind its own follows.
+        """
         tokens = self._encode(self._end)
-        if generated and tokens and generated[-1] == tokens[0]:
-            return tokens[1:]
+        if generated and generated[-1] in self.stop_tokens:
+            ends = [place for place, token in enumerate(tokens) if token in self.stop_tokens]
+            return tokens[ends[0] + 1 :] if ends else tokens
         return tokens
 
     def answer(self, text: str) -> list[int]:

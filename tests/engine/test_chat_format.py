@@ -161,3 +161,15 @@ def test_the_end_of_a_turn_is_added_only_when_the_model_did_not_write_it(
     end = tokenizer.special["<|im_end|>"]
     complete, stopped = [*tokenizer.encode("Yes."), end], tokenizer.encode("Yes and")
     assert [end, *fmt.end(complete)] == fmt.end(stopped)
+
+
+def test_the_end_that_a_model_wrote_is_not_followed_by_the_templates_own(
+    tokenizer: Tokenizer,
+) -> None:
+    other, end = tokenizer.special["<|endoftext|>"], tokenizer.special["<|im_end|>"]
+    template = CHATML.replace("<|im_end|>", "\n<|im_end|>")  # the end does not begin with its token
+    fmt = ChatFormat(tokenizer, template, {"bos_token": "<|im_start|>"}, {end, other})
+    answer = tokenizer.encode("Yes.")
+    newline = tokenizer.encode("\n")
+    assert fmt.end(answer) == [*newline, end, *newline]
+    assert fmt.end([*answer, end]) == fmt.end([*answer, other]) == newline
