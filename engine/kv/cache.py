@@ -63,7 +63,7 @@ class KVCache:
         self._sessions: set[Session] = set()
         self._store = store
         self._precision = Precision(layout, self.pages, self.prefix, store)
-        self._supply = Supply(self.pages, self._sessions, self.drop, self._precision.note_new)
+        self._supply = Supply(self.pages, self._sessions, self._precision.note_new)
         self._caching = caching
         self._looked_up = self._hit = 0
 
@@ -179,9 +179,7 @@ class KVCache:
 
     def drop(self, session: Session) -> None:
         """Give a session's pages back, last ones first; its tokens stay."""
-        self.pages.release(reversed(session.pages))
-        session.pages, session.nodes = [], []
-        session.kv_tokens = session.static_tokens = 0
+        self._supply.drop(session)
 
     def trim(self, session: Session) -> None:
         """Give back pages that were reserved beyond the session's KV."""

@@ -19,18 +19,16 @@ class Supply:
         self,
         pages: PageAllocator,
         sessions: Set[Session],
-        drop: Callable[[Session], None],
         note_new: Callable[[Sequence[int]], None],
     ) -> None:
         """
         Args:
             pages: of the pool.
             sessions: all that are open; looked at, never changed.
-            drop: gives a session's pages back.
             note_new: told which pages were given out.
         """
         self._pages, self._sessions = pages, sessions
-        self._drop, self._note_new = drop, note_new
+        self._note_new = note_new
 
     def obtain(self, count: int, for_session: Session) -> list[int]:
         """Pages in full precision; idle sessions give theirs up if that helps.
@@ -61,13 +59,19 @@ class Supply:
         idle = sum(map(self._pages.slots, self._only_idle(for_session)))
         return self._pages.available_slots + idle
 
+    def drop(self, session: Session) -> None:
+        """Give a session's pages back, last ones first; its tokens stay."""
+        self._pages.release(reversed(session.pages))
+        session.pages, session.nodes = [], []
+        session.kv_tokens = session.static_tokens = 0
+
     def drop_idle(self, for_session: Session, enough: Callable[[], bool] = lambda: False) -> None:
         """Idle sessions but this one give their pages up, the longest unused first, until enough.
 
         Without a condition all do.
         """
         for session in sorted(self._idle(for_session), key=lambda s: (s.last_used, s.id)):
-            self._drop(session)
+            self.drop(session)
             if enough():
                 return
 

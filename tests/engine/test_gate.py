@@ -1,7 +1,9 @@
 """The gate: healthy codecs pass, broken ones never do, and what it found is remembered."""
 
+import gc
 import json
 import shutil
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,6 +38,27 @@ def tokens(tokenizer_files: Path) -> list[int]:
 
 def _layout(model: Model, codec: Codec) -> PageLayout:
     return PageLayout.of(model.config, 16, torch.float32, codec)
+
+
+def test_what_was_measured_with_is_free_at_once(model: Model, monkeypatch: Any) -> None:
+    """The real pool is sized by what is free then, before the garbage collector comes by."""
+    pools: list[weakref.ref[PagePool]] = []
+    make_pool = type(model).make_pool
+
+    def noting(self: Model, layout: PageLayout, frames: int) -> PagePool:
+        pool = make_pool(self, layout, frames)
+        pools.append(weakref.ref(pool))
+        return pool
+
+    monkeypatch.setattr(type(model), "make_pool", noting)
+    layout = _layout(model, Codec.of("int8", model.config.head_dim))
+    gc.collect()
+    gc.disable()
+    try:
+        measure(model, layout, list(range(5, 305)))
+        assert [pool() for pool in pools] == [None, None]
+    finally:
+        gc.enable()
 
 
 # -- on the real model -----------------------------------------------------------------------
