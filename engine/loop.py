@@ -196,6 +196,10 @@ class Loop:
                 self._end(request, _as_engine_error(error))
             return []
         for request in self._scheduler.take_hopeless():
+            if any(refresh.shadow.pages for refresh in self._refreshes):
+                # A refresh that has begun keeps its pages until it ends: then there may be room.
+                self._scheduler.put_first(request)
+                continue
             capacity = self._cache.capacity_tokens(request.session.tokens)
             self._end(request, ContextTooLong(len(request.session.tokens) + 1, capacity))
         return plan

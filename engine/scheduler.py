@@ -105,6 +105,10 @@ class Scheduler:
         taken, self._hopeless = self._hopeless, []
         return taken
 
+    def put_first(self, request: Request) -> None:
+        """Queue a request that has left before all others."""
+        self.waiting.appendleft(request)
+
     def remove(self, request: Request) -> None:
         """Forget a request that has ended, wherever it is."""
         request.session.running = False

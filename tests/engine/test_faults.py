@@ -21,6 +21,7 @@ from engine.errors import (
     UnknownToken,
     WeightsUnusable,
 )
+from engine.refresh import Refresh
 from engine.tokenizer import Tokenizer
 
 MakeEngine = Callable[..., Engine]
@@ -243,6 +244,31 @@ def test_a_recomputation_waits_for_pages_that_a_running_answer_holds(
     next(iter(running))
     assert engine.recompute(session) == session.kv_tokens == 139
     assert len(running.result().tokens) == 90
+
+
+def test_a_request_waits_for_the_pages_of_a_recomputation_that_goes_on(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine(kv_memory=f"{40 * 8192}")
+    engine._scheduler.budget._tokens = 512.0  # the whole prompt in one step
+    session, other = engine.open([7] * 300), engine.open([8] * 400)
+    begun, go_on = threading.Event(), threading.Event()
+    step = Refresh.step
+
+    def small_step(refresh: Refresh, tokens: int) -> int:
+        begun.set()
+        assert go_on.wait(60)
+        return step(refresh, 1)
+
+    monkeypatch.setattr(Refresh, "step", small_step)
+    waiting = threading.Thread(target=engine.recompute, args=(session,))
+    waiting.start()
+    assert begun.wait(60)
+    answer = engine.generate(other, (), Sampling(max_tokens=4))  # 25 pages beside 19
+    go_on.set()
+    assert len(answer.result(60).tokens) == 4
+    waiting.join(60)
+    assert not waiting.is_alive()
 
 
 def test_a_system_prompt_that_does_not_fit_leaves_the_old_one(make_engine: MakeEngine) -> None:
