@@ -19,6 +19,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from threading import Thread
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -123,7 +124,11 @@ class RunningTurn:
             yield from self._answer()
             view = self._end("done")
         except GeneratorExit:
-            self._end("stopped")
+            if self.services.engine.is_own_thread:
+                # The garbage collector came by there: the engine must not wait for itself.
+                Thread(target=self._end, args=("stopped",), name="end-of-turn").start()
+            else:
+                self._end("stopped")
             raise
         except (EngineError, RetrievalError) as error:
             view = self._end("error", str(error))

@@ -326,6 +326,11 @@ class Engine:
 
     # -- numbers -----------------------------------------------------------------------------
 
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether the caller runs on the engine's thread, as a finaliser may: it must not wait."""
+        return self._loop.is_current_thread
+
     def memory(self) -> MemoryReport:
         """Where the memory is now."""
         weights, pool = self._model.weights_bytes, self._pool.size_bytes

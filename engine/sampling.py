@@ -17,7 +17,9 @@ class Sampling:
         min_p: keep tokens with at least this share of the likeliest one's probability.
         repetition_penalty: CTRL's penalty (Keskar et al., 2019), over the tokens of this answer
             only. Penalising the prompt too would punish quoting the passages it was given.
-        seed: makes sampling repeatable; None draws one.
+        seed: makes the draws repeatable: equal logits give equal tokens. Logits are equal to the
+            last bit where the prompt was computed in the same chunks beside the same requests.
+            Chunks follow the clock, so now and then a seeded answer differs. None draws a seed.
         max_tokens: ends the answer with "length". 0 computes the prompt's KV and samples nothing.
         stop: strings that end the answer and are not shown.
 
