@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers.decoders import DecodeStream
 
 from engine.errors import WeightsUnusable
+
+_INCOMPLETE = "\ufffd"
+# UTF-8 takes four bytes at most, a token each in the worst case; what is longer will not be one.
+_MOST_OF_A_CHARACTER = 8
 
 
 class Tokenizer:
@@ -69,12 +72,32 @@ def _join_segments(data: dict[str, Any]) -> None:
 
 
 class TextStream:
-    """Decodes an answer token by token, and lets only whole characters out."""
+    """Decodes an answer token by token, and lets only whole characters out.
+
+    Kept are the tokens that the last piece came from, since a decoder reads a token otherwise at
+    the beginning of a text, and those whose character is not complete yet.
+    """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._stream = DecodeStream(skip_special_tokens=True)
+        self._out: list[int] = []
+        self._waiting: list[int] = []
 
     def push(self, token: int) -> str:
         """The text that this token completes; empty while a character is still incomplete."""
-        return self._stream.step(self._tokenizer, token) or ""
+        self._waiting.append(token)
+        whole, out = self._decode([*self._out, *self._waiting]), self._decode(self._out)
+        if whole.endswith(_INCOMPLETE) and len(self._waiting) < _MOST_OF_A_CHARACTER:
+            return ""
+        if not whole.startswith(out):
+            # Bytes that are no character can make a decoder read those before them otherwise.
+            anchor = self._tokenizer.encode("a", add_special_tokens=False).ids
+            whole, out = self._decode([*anchor, *self._waiting]), self._decode(anchor)
+        piece = whole[len(out) :]
+        # A control token has no text: what follows it is read behind what came before.
+        self._out = self._waiting if piece else [*self._out, *self._waiting]
+        self._waiting = []
+        return piece
+
+    def _decode(self, tokens: list[int]) -> str:
+        return str(self._tokenizer.decode(tokens, skip_special_tokens=True))
