@@ -162,6 +162,12 @@ class ChatFormat:
             self._head, self._middle = before_user, ""
         after_answer = answered.split(_A, 1)[1]
         between = second.split(_A, 1)[1].split(_U2, 1)[0]
+        if _S in between:  # it belongs to the newest message there, and to the first one here
+            later = self._render(
+                [_message("user", _U), _message("assistant", _A), _message("user", _U2)],
+                prompt=True,
+            )
+            between = later.split(_A, 1)[1].split(_U2, 1)[0]
         if between.startswith(after_answer):
             self._end, self._opening = after_answer, between[len(after_answer) :]
         else:  # the last answer is closed otherwise than earlier ones: earlier ones count

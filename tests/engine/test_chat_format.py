@@ -38,6 +38,14 @@ THINKING = (
     "{% endif %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n<think></think>{% endif %}"
 )
+# The system prompt stands in the newest message, wherever the conversation is.
+MOVING = (
+    "{% set ns = namespace(sys='') %}{% for m in messages %}"
+    "{% if m.role == 'system' %}{% set ns.sys = m.content %}"
+    "{% elif m.role == 'user' %}<|im_start|>[ASK] {% if loop.last and ns.sys %}"
+    "{{ ns.sys }}\n\n{% endif %}{{ m.content }}[/ASK]"
+    "{% else %} {{ m.content }}<|im_end|>{% endif %}{% endfor %}"
+)
 
 
 @pytest.fixture(scope="module")
@@ -173,3 +181,15 @@ def test_the_end_that_a_model_wrote_is_not_followed_by_the_templates_own(
     newline = tokenizer.encode("\n")
     assert fmt.end(answer) == [*newline, end, *newline]
     assert fmt.end([*answer, end]) == fmt.end([*answer, other]) == newline
+
+
+def test_a_system_prompt_that_moves_to_the_newest_message_stays_in_the_first(
+    tokenizer: Tokenizer,
+) -> None:
+    fmt = _format(tokenizer, MOVING)
+    tokens = _conversation(fmt, tokenizer, "One?", " Two.", "Three?")
+    text = tokenizer._tokenizer.decode(tokens, skip_special_tokens=False)
+    assert text == (
+        f"<|im_start|>[ASK] {SYSTEM}\n\nOne?[/ASK] Two.<|im_end|><|im_start|>[ASK] Three?[/ASK]"
+    )
+    assert any("renders older turns otherwise" in told for told in fmt.differences)
