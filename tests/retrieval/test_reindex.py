@@ -98,10 +98,10 @@ def test_a_document_that_took_too_long_is_kept_and_tried_again(
     assert found(library) == [view.id]
 
 
-def test_while_a_document_is_read_again_it_is_found_as_it_was(
-    library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    view = library.wait(library.add(herons(tmp_path / "pond.md")).id, 60)
+def held_while_read_again(
+    library: Library, document: str, monkeypatch: pytest.MonkeyPatch
+) -> threading.Event:
+    """Have a document indexed again, up to its vectors; set what is returned to let it go on."""
     held, go_on = threading.Event(), threading.Event()
     step = library._indexer._embedding.step
 
@@ -111,8 +111,16 @@ def test_while_a_document_is_read_again_it_is_found_as_it_was(
         return step(document_id)
 
     monkeypatch.setattr(library._indexer._embedding, "step", wait_then_step)
-    library.reindex(view.id)
+    library.reindex(document)
     assert held.wait(60)
+    return go_on
+
+
+def test_while_a_document_is_read_again_it_is_found_as_it_was(
+    library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = library.wait(library.add(herons(tmp_path / "pond.md")).id, 60)
+    go_on = held_while_read_again(library, view.id, monkeypatch)
     try:
         now = library.get(view.id)
         assert (now.state, now.again, now.passages, now.settled) == ("ready", "embedding", 1, False)
@@ -129,17 +137,7 @@ def test_removing_a_document_that_is_read_again_removes_all_of_it(
     library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = library.wait(library.add(herons(tmp_path / "pond.md")).id, 60)
-    held, go_on = threading.Event(), threading.Event()
-    step = library._indexer._embedding.step
-
-    def wait_then_step(document_id: str) -> object:
-        held.set()
-        assert go_on.wait(60)
-        return step(document_id)
-
-    monkeypatch.setattr(library._indexer._embedding, "step", wait_then_step)
-    library.reindex(view.id)
-    assert held.wait(60)
+    go_on = held_while_read_again(library, view.id, monkeypatch)
     library.remove(view.id)
     go_on.set()
     check = library.check()
