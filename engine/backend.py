@@ -1,58 +1,23 @@
-"""Which code computes: the native decoder where it can be had, PyTorch everywhere else."""
+"""Which code computes: the native kernels where they can be had, PyTorch everywhere else."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 
-from engine.attention.batch import Batch
-from engine.attention.reference import ReferenceAttention
-from engine.config import EngineConfig
+from engine.config import DTYPES, EngineConfig
 from engine.device import choose_dtype
 from engine.errors import SettingError
-from engine.kv.codec import CODECS
-from engine.kv.layout import PageLayout
-from engine.kv.pool import PagePool
-from engine.model import Decoder
+from engine.executor import Executor
 from engine.model_config import ModelConfig
 from engine.native import build
 from engine.native.build import NativeLibrary, NativeUnavailable
-from engine.native.decoder import NativeDecoder, obstacle
+from engine.native.executor import NativeExecutor, obstacle
+from engine.native.weights import NativeWeights
+from engine.reference.executor import ReferenceExecutor
+from engine.reference.weights import read_weights
 from engine.weight_scheme import SchemedTensors
 from engine.weights import Tensors
-
-
-class Model(Protocol):
-    """A decoder with its weights, whatever computes it.
-
-    Attributes:
-        torch_threads: how many threads PyTorch uses for a step. One beside the native decoder: for
-            the little that is left, more would only wait in a native thread's place.
-    """
-
-    config: ModelConfig
-    device: torch.device
-    dtype: torch.dtype
-    torch_threads: int
-
-    @property
-    def weights_bytes(self) -> int: ...
-
-    def forward(self, batch: Batch, pool: PagePool) -> torch.Tensor:
-        """Logits of a batch; writes keys and values to the pool. See `Decoder.forward`."""
-        ...
-
-    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
-        """See `Decoder.embed`."""
-        ...
-
-    def run_layer(self, layer: int, x: torch.Tensor, batch: Batch, pool: PagePool) -> torch.Tensor:
-        """See `Decoder.run_layer`."""
-        ...
-
-    def make_pool(self, layout: PageLayout, frames: int) -> PagePool:
-        """See `Decoder.make_pool`."""
-        ...
 
 
 class Backend(NamedTuple):
@@ -103,18 +68,19 @@ def _obstacle(config: EngineConfig, model: ModelConfig, device: torch.device) ->
         return "on a GPU"
     if config.dtype not in ("auto", "bfloat16"):
         return f"the native kernels keep KV in bfloat16, not {config.dtype}"
-    if config.kv_dtype not in ("auto", "bfloat16", *CODECS):
+    if config.kv_dtype in DTYPES and config.kv_dtype not in ("auto", "bfloat16"):
         return f"the native kernels keep KV in bfloat16 or a codec, not {config.kv_dtype}"
-    return obstacle(model, config.page_size, config.kv_dtype if config.kv_dtype in CODECS else None)
+    codec = None if config.kv_dtype in DTYPES else config.kv_dtype
+    return obstacle(model, config.page_size, codec)
 
 
-def make_model(
+def make_executor(
     backend: Backend,
     config: EngineConfig,
     model: ModelConfig,
     tensors: Tensors,
     device: torch.device,
-) -> Model:
+) -> Executor:
     """Read the weights.
 
     Raises:
@@ -122,6 +88,6 @@ def make_model(
     """
     schemed = SchemedTensors(tensors, config.weights)
     if backend.native is not None:
-        return NativeDecoder(backend.native, model, schemed, torch.get_num_threads())
-    attention = ReferenceAttention(model.sliding_window)
-    return Decoder(model, schemed, device, backend.dtype, attention)
+        weights = NativeWeights(model, schemed)
+        return NativeExecutor(backend.native, model, weights, torch.get_num_threads())
+    return ReferenceExecutor(model, read_weights(model, schemed, device, backend.dtype))

@@ -104,10 +104,23 @@ def cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def device_bytes(device: torch.device) -> int:
+def allocated_bytes(device: torch.device) -> int:
     """Memory in use that a request can be charged with: CUDA's allocated bytes, or our RSS."""
     if device.type == "cuda":
         return int(torch.cuda.memory_allocated(device))
+    return process_rss_bytes()
+
+
+def reset_peak(device: torch.device) -> None:
+    """Let `peak_bytes` look for its peak from now on."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak_bytes(device: torch.device) -> int:
+    """The most that was allocated since `reset_peak`; a CPU only knows what is in use now."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
     return process_rss_bytes()
 
 

@@ -7,8 +7,9 @@ Callers' threads open, fork and close sessions and submit requests; the loop's t
 from collections.abc import Callable, Sequence
 
 from engine.answer_text import AnswerText
+from engine.caches import make_caches
 from engine.config import EngineConfig
-from engine.device import device_bytes, device_memory, process_rss_bytes
+from engine.device import device_memory, process_rss_bytes
 from engine.errors import (
     ContextTooLong,
     EmptyMessage,
@@ -17,15 +18,15 @@ from engine.errors import (
     SessionClosed,
     UnknownToken,
 )
+from engine.exact.job import RefreshJob
 from engine.generation import Generation
-from engine.kv.cache import KVCache, PageKind
+from engine.kv.census import Census, PageKind
+from engine.kv.check import check_cache
 from engine.kv.prefix import PrefixStats
 from engine.kv.session import Session
 from engine.loading import load
 from engine.loop import Loop
-from engine.refresh import Refresh
 from engine.request import Request
-from engine.runner import Runner
 from engine.sampler import Sampler
 from engine.sampling import Sampling
 from engine.scheduler import Scheduler
@@ -63,27 +64,23 @@ class Engine:
         self.format = loaded.format
         self.static_tokens: tuple[int, ...] = ()
         self._tokenizer = loaded.tokenizer
-        self._model = loaded.model
-        self._pool = loaded.pool
-        self._runner = Runner(loaded.model, loaded.pool)
-        self._cache = KVCache(
-            loaded.pool.layout,
-            loaded.pool.frames,
-            loaded.pool,
-            salt=(loaded.name, self.dtype, self.kv_dtype),
-            caching=config.prefix_cache,
+        self._executor, self._pool = loaded.executor, loaded.pool
+        salt = (loaded.name, self.dtype, self.kv_dtype)
+        self._cache, self._fresh_pages, self._stale = make_caches(
+            loaded.pool, salt, config.prefix_cache, config.refresh_tokens
         )
+        self._census = Census(self._cache)
         self._scheduler = Scheduler(
             self._cache, config.max_sessions, config.max_waiting, config.step_target_s
         )
         self._loop = Loop(
-            self._runner,
+            self._executor,
+            self._pool,
             self._scheduler,
             self._cache,
             stop_tokens=self.format.stop_tokens,
-            device=loaded.model.device,
-            torch_threads=loaded.model.torch_threads,
-            idle_refresh=self._idle_refresh,
+            bytes_of=self._census.bytes,
+            idle_job=self._idle_refresh,
         )
         self._lock = self._loop.lock
 
@@ -98,23 +95,22 @@ class Engine:
     @property
     def parameters(self) -> int:
         """How large the model is, in weights."""
-        return self._model.config.parameters
+        return self._executor.config.parameters
 
     @property
     def device_kind(self) -> str:
         """Where the model runs: `cpu` or `cuda`."""
-        return self._model.device.type
+        return self._executor.device.type
 
     @property
     def dtype(self) -> str:
         """Name of the dtype of weights, KV and arithmetic."""
-        return str(self._model.dtype).removeprefix("torch.")
+        return str(self._executor.dtype).removeprefix("torch.")
 
     @property
     def kv_dtype(self) -> str:
         """What pages before the recent window hold: a codec's name, or a dtype's."""
-        layout = self._pool.layout
-        return layout.codec.name if layout.codec else str(layout.dtype).removeprefix("torch.")
+        return self._pool.layout.name
 
     # -- conversations -----------------------------------------------------------------------
 
@@ -229,9 +225,10 @@ class Engine:
         """Compute a session's whole KV again in the exact mode; blocks until it is done.
 
         It goes layer by layer, in batches of always 128 rows on absolute boundaries, into pages of
-        its own (see `Refresh`); the session keeps its KV meanwhile where there is room for both.
-        So the result depends on the tokens alone: it equals, bit for bit, that of any other session
-        with the same tokens and static prompt in this mode. Other sessions' steps go on in between.
+        its own (see `engine.exact`); the session keeps its KV meanwhile where there is room for
+        both. So the result depends on the tokens alone: it equals, bit for bit, that of any other
+        session with the same tokens and static prompt in this mode. Other sessions' steps go on in
+        between.
 
         Returns:
             How many tokens were computed.
@@ -246,16 +243,18 @@ class Engine:
             _check_idle(session)
             if not session.tokens:
                 return 0
-            refresh = Refresh(self._model, self._pool, session, idle=False)
-            self._loop.submit_refresh(refresh)
-        refresh.wait()
-        return refresh.tokens
+            job = self._refresh(session, idle=False)
+            self._loop.submit_job(job)
+        job.wait()
+        return job.tokens
 
-    def _idle_refresh(self) -> Refresh | None:
+    def _idle_refresh(self) -> RefreshJob | None:
         """The refresh that is due, while nobody waits. Called with the lock held."""
-        least = self.config.refresh_tokens
-        session = self._cache.most_approximate(least) if least else None
-        return Refresh(self._model, self._pool, session, idle=True) if session else None
+        session = self._stale()
+        return self._refresh(session, idle=True) if session else None
+
+    def _refresh(self, session: Session, idle: bool) -> RefreshJob:
+        return RefreshJob(self._executor, self._pool, self._cache, self._fresh_pages, session, idle)
 
     # -- answers -----------------------------------------------------------------------------
 
@@ -310,16 +309,16 @@ class Engine:
             max_tokens=max_tokens,
             kept_tokens=session.kv_tokens,
             refreshed_tokens=session.refreshed_tokens,
-            device_bytes_before=device_bytes(self._model.device),
+            device_bytes_before=self._executor.allocated_bytes(),
         )
         return request
 
     def _limit(self, tokens: list[int]) -> int:
         """How many tokens a session that begins with these can hold. Needs the lock."""
-        return min(self._model.config.context_tokens, self._cache.capacity_tokens(tokens))
+        return min(self._executor.config.context_tokens, self._cache.capacity_tokens(tokens))
 
     def _check_vocabulary(self, tokens: Sequence[int]) -> None:
-        size = self._model.config.vocabulary
+        size = self._executor.config.vocabulary
         for token in tokens:
             if not 0 <= token < size:
                 raise UnknownToken(token, size)
@@ -333,16 +332,16 @@ class Engine:
 
     def memory(self) -> MemoryReport:
         """Where the memory is now."""
-        weights, pool = self._model.weights_bytes, self._pool.size_bytes
+        weights, pool = self._executor.weights_bytes, self._pool.size_bytes
         with self._lock:
-            counts, scratch = self._cache.counts(), self._loop.scratch_bytes
-        device = device_memory(self._model.device, weights + pool + scratch)
+            counts, scratch = self._census.counts(), self._loop.scratch_bytes
+        device = device_memory(self._executor.device, weights + pool + scratch)
         return MemoryReport(
             weights_bytes=weights,
             kv_pool_bytes=pool,
-            kv_page_bytes=self._pool.layout.slot_bytes,
+            kv_page_bytes=self._pool.layout.unit_bytes,
             kv_scratch_bytes=scratch,
-            pages_per_plain=self._pool.layout.slots_per_frame,
+            pages_per_plain=self._pool.layout.units_per_page,
             pages_total=counts.total,
             pages_static=counts.static,
             pages_sessions=counts.sessions,
@@ -359,25 +358,12 @@ class Engine:
     def session_list(self) -> tuple[SessionInfo, ...]:
         """The open sessions, the one used last first."""
         with self._lock:
-            return tuple(
-                SessionInfo(
-                    id=session.id,
-                    owner=session.owner or "",
-                    tokens=len(session.tokens),
-                    kv_tokens=session.kv_tokens,
-                    pages=len(session.pages),
-                    coded_pages=sum(map(self._pool.is_coded, session.pages)),
-                    kv_bytes=self._cache.bytes(session),
-                    approximate_tokens=self._cache.approximate_tokens(session),
-                    busy=session.busy,
-                )
-                for session in self._cache.sessions()
-            )
+            return tuple(self._census.sessions())
 
     def page_map(self) -> list[PageKind]:
         """What each page of the pool is used for: static, active, idle, cached or free."""
         with self._lock:
-            return self._cache.page_map()
+            return self._census.page_map()
 
     def prefix_stats(self) -> PrefixStats:
         """How much of what came without KV was found in the prefix cache."""
@@ -391,7 +377,7 @@ class Engine:
             RuntimeError: names what does not hold.
         """
         with self._lock:
-            self._cache.check()
+            check_cache(self._cache)
 
     def shutdown(self) -> None:
         """End what runs with `EngineStopped` and stop the loop. Calling it twice is allowed."""

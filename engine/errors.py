@@ -105,3 +105,15 @@ class StepFailed(EngineError):
 class EngineStopped(EngineError):
     def __init__(self) -> None:
         super().__init__("The engine has been shut down.")
+
+
+def as_engine_error(error: Exception) -> EngineError:
+    """The error itself, or one of ours that says what went wrong."""
+    if isinstance(error, EngineError):
+        return error
+    failed = StepFailed(
+        f"The engine could not compute this answer ({type(error).__name__}: {error}). "
+        "Other conversations are not affected; ask again."
+    )
+    failed.__cause__ = error
+    return failed

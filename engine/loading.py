@@ -1,24 +1,23 @@
 """From a configuration to a model on its device with a pool that fits: what happens at start."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
-from engine.backend import Model, choose, make_model
+from engine.backend import choose, make_executor
 from engine.chat_format import ChatFormat
-from engine.config import EngineConfig
+from engine.config import DTYPES, EngineConfig
 from engine.device import choose_device, free_bytes, ram_limit_bytes
 from engine.errors import PoolTooSmall
-from engine.gate import Gate
-from engine.kv.codec import CODECS, Codec
+from engine.executor import Executor
 from engine.kv.layout import PageLayout
 from engine.kv.pool import PagePool
 from engine.model_config import ModelConfig
 from engine.native.build import cache_folder
-from engine.native.decoder import obstacle
+from engine.native.executor import obstacle
+from engine.scheduler import StepBudget
 from engine.tokenizer import Tokenizer
 from engine.weights import Tensors, chat_template, model_folder, read_json, stop_tokens
 
@@ -32,7 +31,7 @@ class LoadedModel(NamedTuple):
 
     name: str
     backend: str
-    model: Model
+    executor: Executor
     tokenizer: Tokenizer
     format: ChatFormat
     pool: PagePool
@@ -47,83 +46,109 @@ def load(config: EngineConfig, progress: Callable[[str], None]) -> LoadedModel:
     """
     device = choose_device(config.device)
     folder = model_folder(config.model, config.convert_dir, progress)
-    model_config = ModelConfig.from_json(read_json(folder, "config.json"))
+    model = ModelConfig.from_json(read_json(folder, "config.json"))
     tokenizer = Tokenizer(folder)
     template, variables = chat_template(folder)
     chat_format = ChatFormat(tokenizer, template, variables, stop_tokens(folder, tokenizer.special))
     for difference in chat_format.differences:
         progress(difference)
-    backend = choose(config, model_config, device, progress)
+    backend = choose(config, model, device, progress)
     progress("Loading the weights")
     with Tensors(folder) as tensors:
-        model = make_model(backend, config, model_config, tensors, device)
-    wanted = kv_layout(config, model_config, device, model.dtype, backend.native is not None)
-    gate = Gate(folder, model, tokenizer.encode, config.native_dir or cache_folder(), progress)
-    layout, notices = gate.choose(wanted)
-    pool = model.make_pool(layout, pool_frames(config, model_config, device, layout))
+        executor = make_executor(backend, config, model, tensors, device)
+    layout = plain_layout(config, model, executor.dtype)
+    codec = codec_name(config, model, device, layout, backend.native is not None)
+    notices: tuple[str, ...] = ()
+    if codec is not None:
+        from engine.coded.codec import Codec
+        from engine.coded.gate import Gate
+        from engine.coded.layout import CodedLayout
+
+        wanted = CodedLayout.of(layout, Codec.of(codec, model.head_dim))
+        verdicts = config.native_dir or cache_folder()
+        gate = Gate(folder, executor, tokenizer.encode, verdicts, progress)
+        layout, notices = gate.choose(wanted)
+    workspace = executor.profile(StepBudget.MOST)
+    frames = pool_frames(config, model, device, layout, workspace)
+    pool = executor.make_pool(layout, frames, config.max_sessions)
     return LoadedModel(
-        _name(config.model), backend.description, model, tokenizer, chat_format, pool, notices
+        _name(config.model), backend.description, executor, tokenizer, chat_format, pool, notices
     )
 
 
-def kv_layout(
+def plain_layout(config: EngineConfig, model: ModelConfig, dtype: torch.dtype) -> PageLayout:
+    """What the pool's pages in full precision are.
+
+    Args:
+        config: says in which dtype, or leaves it to the arithmetic.
+        model: whose KV it is.
+        dtype: of the arithmetic.
+    """
+    if config.kv_dtype in DTYPES and config.kv_dtype != "auto":
+        dtype = getattr(torch, config.kv_dtype)
+    return PageLayout(model.layers, model.kv_heads, model.head_dim, config.page_size, dtype)
+
+
+def codec_name(
     config: EngineConfig,
     model: ModelConfig,
     device: torch.device,
-    dtype: torch.dtype,
+    plain: PageLayout,
     native: bool = False,
-) -> PageLayout:
-    """What the pool's pages are.
+) -> str | None:
+    """The codec that is wanted for older pages, if any.
 
     Args:
-        config: says which codec, or leaves it to what the device holds.
+        config: says which, or leaves it to what the device holds.
         model: whose KV it is.
         device: where the pool lies.
-        dtype: of the arithmetic.
+        plain: the layout without a codec.
         native: whether the native kernels read it, which don't take all heads in codes.
-
-    Raises:
-        SettingError: the codec cannot take the model's heads.
     """
-    name = config.kv_dtype
-    plain = PageLayout.of(model, config.page_size, dtype)
-    if name == "auto":
-        wanted = _contexts(config, model) * plain.frame_bytes
-        fits = wanted <= _device_share(device)
-        unread = native and obstacle(model, config.page_size, "int8") is not None
-        name = "auto" if fits or unread else "int8"
-    if name in CODECS:
-        return replace(plain, codec=Codec.of(name, model.head_dim))
-    return plain if name == "auto" else replace(plain, dtype=getattr(torch, name))
+    if config.kv_dtype != "auto":
+        return None if config.kv_dtype in DTYPES else config.kv_dtype
+    fits = _contexts(config, model) * plain.page_bytes <= _device_share(device)
+    unread = native and obstacle(model, config.page_size, "int8") is not None
+    return None if fits or unread else "int8"
 
 
 def pool_frames(
-    config: EngineConfig, model: ModelConfig, device: torch.device, layout: PageLayout
+    config: EngineConfig,
+    model: ModelConfig,
+    device: torch.device,
+    layout: PageLayout,
+    workspace: int = 0,
 ) -> int:
-    """How many frames the pool gets, after the weights are loaded.
+    """How many plain pages the pool has room for, after the weights are loaded.
+
+    Args:
+        config: says how much memory it may take, or leaves it to the device.
+        model: whose KV it is.
+        device: where the pool lies.
+        layout: of its pages.
+        workspace: bytes that steps take beside it.
 
     Raises:
         PoolTooSmall: what was asked for does not fit the device, or fits less than two pages.
     """
-    free = free_bytes(device)
-    contexts = _contexts(config, model)
-    if layout.codec is not None:
-        contexts = config.max_sessions * layout.slots(model.context_tokens)
-        contexts = -(-contexts // layout.slots_per_frame) + 1
+    free = free_bytes(device) - workspace
+    units = config.max_sessions * layout.units(model.context_tokens)
+    contexts = -(-units // layout.units_per_page) + 1  # of `max_sessions` full contexts
     if config.kv.size_bytes is None and config.kv.fraction is None:
-        wanted = min(_share(config, device), contexts * layout.frame_bytes, int(free * 0.9))
+        wanted = min(_share(config, device), contexts * layout.page_bytes, int(free * 0.9))
     else:
         wanted = _share(config, device)
     if wanted > free:
         raise PoolTooSmall(
-            f"A KV pool of {_size(wanted)} does not fit: {_size(free)} of memory are free. "
-            f"Use --kv-memory {free // 2**21}MiB or less."
+            f"A KV pool of {_size(wanted)} does not fit: {_size(max(free, 0))} of memory are free "
+            f"beside {_size(workspace)} to compute in. Use --kv-memory "
+            f"{max(free, 0) // 2**21}MiB or less."
         )
-    frames = wanted // layout.frame_bytes
+    frames = wanted // layout.page_bytes
     if frames < 2:
         raise PoolTooSmall(
-            f"A KV pool of {_size(wanted)} holds {frames} pages of {_size(layout.frame_bytes)}; "
-            f"at least two are needed, and {_size(contexts * layout.frame_bytes)} hold "
+            f"A KV pool of {_size(wanted)} holds {frames} pages of {_size(layout.page_bytes)}; "
+            f"at least two are needed, and {_size(contexts * layout.page_bytes)} hold "
             f"{config.max_sessions} full contexts."
         )
     return int(frames)

@@ -1,31 +1,61 @@
-"""The loop: plan a step, compute it, hand its tokens out, again.
+"""The loop: plan a step, have it computed, hand its tokens out, again.
 
-One thread runs the model and alone touches the KV of sessions with a request. One lock guards the
-bookkeeping of pages, sessions and requests; it is not held while the model computes.
+One thread plans and alone advances the KV of sessions with a request; the executor's thread
+computes. One lock guards the bookkeeping of pages, sessions and requests; it is not held while a
+step is computed. While one step of decodes goes on the next is launched already, where it is
+certain what that will be; its tokens are handed out while the next one is computed.
 """
 
 import logging
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Set
+from contextlib import suppress
+from typing import NamedTuple, Protocol
 
-import torch
-
-from engine.device import device_bytes, free_caches, is_out_of_memory, synchronize
-from engine.errors import ContextTooLong, EngineError, EngineStopped, OutOfPages, StepFailed
+from engine.errors import ContextTooLong, EngineError, EngineStopped, as_engine_error
+from engine.executor import Executor, Pending
 from engine.generation import FinishReason
 from engine.kv.cache import KVCache
+from engine.kv.pool import PagePool
 from engine.kv.session import Session
-from engine.refresh import Refresh
 from engine.request import Request
-from engine.runner import Runner
-from engine.scheduler import Scheduler, Work
+from engine.retry import Landed, Retry
+from engine.sampler import NO_TOKEN
+from engine.scheduler import Chunk, Scheduler
+from engine.step import Step
 
 log = logging.getLogger(__name__)
 
-IDLE_S = 1.0  # without a request, before KV is refreshed that nobody asked for
+IDLE_S = 1.0  # without a request, before a job begins that nobody asked for
+
+
+class Job(Protocol):
+    """Work beside the requests, in steps (see `engine.exact.job`)."""
+
+    session: Session
+    idle: bool
+    cancelled: bool
+
+    @property
+    def holds_pages(self) -> bool: ...
+    @property
+    def computed(self) -> bool: ...
+    @property
+    def scratch_bytes(self) -> int: ...
+    def prepare(self, alone: bool) -> bool: ...
+    def step(self, tokens: int) -> int: ...
+    def rest(self) -> None: ...
+    def end(self, error: EngineError | None = None) -> None: ...
+
+
+class Flight(NamedTuple):
+    """A step that was launched."""
+
+    plan: list[Chunk]
+    pending: Pending
+    started_s: float
 
 
 class Loop:
@@ -34,43 +64,36 @@ class Loop:
     Attributes:
         lock: guards the cache, the scheduler and every session.
         clock: ticks with each request's share of a step; tells which session was used last.
-        refreshed_tokens: computed again exactly since the start.
     """
 
     def __init__(
         self,
-        runner: Runner,
+        executor: Executor,
+        pool: PagePool,
         scheduler: Scheduler,
         cache: KVCache,
         *,
         stop_tokens: Set[int],
-        device: torch.device,
-        torch_threads: int,
-        idle_refresh: Callable[[], Refresh | None],
+        bytes_of: Callable[[Session], int],
+        idle_job: Callable[[], Job | None],
     ) -> None:
         self.lock = threading.Lock()
-        self.clock = self.refreshed_tokens = 0
-        self._runner = runner
+        self.clock = 0
+        self._executor, self._pool = executor, pool
         self._scheduler = scheduler
         self._cache = cache
+        self._retry = Retry(executor, pool, scheduler.budget)
         self._stop_tokens = stop_tokens
-        self._device = device
+        self._bytes_of = bytes_of
         self._stopping = False
-        self._idle_refresh = idle_refresh
-        self._refreshes: deque[Refresh] = deque()
-        self._refresh_next = False  # of steps beside requests, every second one
+        self._idle_job = idle_job
+        self._jobs: deque[Job] = deque()
+        self._job_next = False  # beside requests a job gets every second step
         self._busy_s = time.perf_counter()  # when something was last asked for
         self._looked_idle = False
         self._something_to_do = threading.Condition(self.lock)
-        # The exact mode is exact for one number of threads: the loop keeps the one it starts with.
-        self._threads = torch_threads
-        self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
-        others = torch.get_num_threads()
         self._thread.start()
-        # The last call decides for threads to come: theirs is not the loop's number.
-        self._ready.wait()
-        torch.set_num_threads(others)
 
     def submit(self, request: Request) -> None:
         """Queue a request. Needs the lock.
@@ -85,55 +108,55 @@ class Loop:
         request.session.busy = True
         self._something_to_do.notify()
 
-    def submit_refresh(self, refresh: Refresh) -> None:
-        """Queue a refresh that somebody waits for. Needs the lock.
+    def submit_job(self, job: Job) -> None:
+        """Queue a job that somebody waits for. Needs the lock.
 
         Raises:
             EngineStopped: nothing has changed.
         """
         if self._stopping:
             raise EngineStopped
-        self.give_way(refresh.session)
-        self._refreshes.append(refresh)
-        refresh.session.busy = True
+        self.give_way(job.session)
+        self._jobs.append(job)
+        job.session.busy = True
         self._something_to_do.notify()
 
     def give_way(self, session: Session) -> None:
-        """A session is wanted for something else: its idle refresh ends. Needs the lock."""
-        for refresh in self._refreshes:
-            if refresh.idle and refresh.session is session:
-                refresh.cancelled = True
+        """A session is wanted for something else: its idle job ends. Needs the lock."""
+        for job in self._jobs:
+            if job.idle and job.session is session:
+                job.cancelled = True
 
     @property
     def scratch_bytes(self) -> int:
-        """What a refresh holds beside the pool now. Needs the lock."""
-        return sum(refresh.scratch_bytes for refresh in self._refreshes)
+        """What jobs hold beside the pool now. Needs the lock."""
+        return sum(job.scratch_bytes for job in self._jobs)
 
     @property
     def is_current_thread(self) -> bool:
-        """Whether the caller runs on the loop's own thread (a finaliser may), and must not wait."""
-        return threading.current_thread() is self._thread
+        """Whether the caller runs on a thread of the engine (a finaliser may), and must not wait"""
+        return threading.current_thread() is self._thread or self._executor.is_current_thread
 
     def shutdown(self) -> None:
-        """End every request with `EngineStopped`, then the thread."""
+        """End every request with `EngineStopped`, then the threads."""
         with self.lock:
             self._stopping = True
             self._something_to_do.notify()
         self._thread.join()
+        self._executor.shutdown()
 
     # -- the thread --------------------------------------------------------------------------
 
     def _run(self) -> None:
+        flight: Flight | None = None
         try:
-            try:
-                torch.set_num_threads(self._threads)
-            finally:
-                self._ready.set()
             while (turn := self._next_turn()) is not None:
-                if isinstance(turn, Refresh):
-                    self._refresh_step(turn)
-                elif turn:
-                    self._step(turn)
+                if not isinstance(turn, list):
+                    self._run_job(turn)
+                    continue
+                flight = self._launch(turn) if turn else None
+                while flight is not None:
+                    flight = self._land(flight, self._launch_ahead(flight))
         except BaseException:
             log.exception("the engine's loop ended by a fault of its own")
             raise
@@ -142,27 +165,27 @@ class Loop:
                 self._stopping = True
                 for request in self._scheduler.requests:
                     self._end(request, EngineStopped())
-                while self._refreshes:
-                    self._end_refresh(self._refreshes[0], EngineStopped())
+                while self._jobs:
+                    self._end_job(self._jobs[0], EngineStopped())
 
-    def _next_turn(self) -> list[Work] | Refresh | None:
+    def _next_turn(self) -> list[Chunk] | Job | None:
         """Wait until there is something to do; None when the loop is to stop.
 
-        A refresh that somebody waits for takes turns with the requests, whose steps are never
-        longer for it; one that nobody asked for waits until there are none.
+        A job that somebody waits for takes turns with the requests, whose steps are never longer
+        for it; one that nobody asked for waits until there are none.
         """
         with self.lock:
             while not self._stopping:
-                for refresh in [r for r in self._refreshes if r.cancelled]:
-                    self._end_refresh(refresh)
-                asked = next((r for r in self._refreshes if not r.idle), None)
+                for job in [job for job in self._jobs if job.cancelled]:
+                    self._end_job(job)
+                asked = next((job for job in self._jobs if not job.idle), None)
                 if self._scheduler.busy:
                     self._busy_s, self._looked_idle = time.perf_counter(), False
-                    self._refresh_next = not self._refresh_next
-                    if asked is None or not self._refresh_next or not self._prepared(asked):
+                    self._job_next = not self._job_next
+                    if asked is None or not self._job_next or not self._prepared(asked):
                         return self._next_plan()
                     return asked
-                following = asked or next(iter(self._refreshes), None)
+                following = asked or next(iter(self._jobs), None)
                 if following is None:
                     self._wait()
                 elif self._prepared(following):
@@ -170,20 +193,20 @@ class Loop:
             return None
 
     def _wait(self) -> None:
-        """Sleep until something is asked for, or until it is time to refresh what was not."""
+        """Sleep until something is asked for, or until it is time to begin an idle job."""
         left = self._busy_s + IDLE_S - time.perf_counter()
         if self._looked_idle:
             self._something_to_do.wait()
         elif left > 0:
             self._something_to_do.wait(left)
         else:
-            refresh = self._idle_refresh()
-            if refresh is None:
+            job = self._idle_job()
+            if job is None:
                 self._looked_idle = True  # and nothing changes that before the next request
             else:
-                self._refreshes.append(refresh)
+                self._jobs.append(job)
 
-    def _next_plan(self) -> list[Work]:
+    def _next_plan(self) -> list[Chunk]:
         """The next step of the requests. Needs the lock."""
         for request in self._scheduler.requests:
             if request.cancelled:
@@ -193,104 +216,94 @@ class Loop:
         except Exception as error:  # a fault of ours: say so, and go on with new requests
             log.exception("planning a step failed")
             for request in self._scheduler.requests:
-                self._end(request, _as_engine_error(error))
+                self._end(request, as_engine_error(error))
             return []
         for request in self._scheduler.take_hopeless():
-            if any(refresh.shadow.pages for refresh in self._refreshes):
-                # A refresh that has begun keeps its pages until it ends: then there may be room.
+            if any(job.holds_pages for job in self._jobs):
+                # A job that has begun keeps its pages until it ends: then there may be room.
                 self._scheduler.put_first(request)
                 continue
             capacity = self._cache.capacity_tokens(request.session.tokens)
             self._end(request, ContextTooLong(len(request.session.tokens) + 1, capacity))
         return plan
 
-    def _step(self, plan: list[Work]) -> None:
-        started = time.perf_counter()
-        logits = self._compute(plan)
-        failed = isinstance(logits, Exception)
-        for work, outcome in self._outcomes(plan, logits):
-            try:
-                if isinstance(outcome, Exception):
-                    raise outcome
-                self._advance(work, outcome)
-            except Exception as error:
-                log.exception("a request failed")
-                with self.lock:
-                    self._end(work.request, _as_engine_error(error))
-        # What was computed twice says nothing of how long a step takes.
-        if not failed and any(work.tokens > 1 for work in plan):
-            rows = sum(work.tokens for work in plan)
-            self._scheduler.budget.record(rows, time.perf_counter() - started)
+    # -- steps -------------------------------------------------------------------------------
 
-    def _compute(self, plan: list[Work]) -> torch.Tensor | Exception:
-        """Logits of a step, [work, vocabulary], or why there are none.
+    def _launch(self, plan: list[Chunk]) -> Flight:
+        self._executor.mark_peak()
+        step = Step.of([chunk.part for chunk in plan], self._cache.page_size)
+        return Flight(plan, self._executor.launch(step, self._pool), time.perf_counter())
 
-        The failed frames let go of their tensors, so that whatever is tried next finds their memory
-        free.
+    def _launch_ahead(self, flight: Flight) -> Flight | None:
+        """Launch what follows a step while that goes on, if it is certain what that is."""
+        with self.lock:
+            if self._stopping or any(job.cancelled or not job.idle for job in self._jobs):
+                return None
+            plan = self._scheduler.plan_ahead(flight.plan)
+        return self._launch(plan) if plan else None
+
+    def _land(self, flight: Flight, ahead: Flight | None) -> Flight | None:
+        """Wait for a step and hand its tokens out; returns the step that goes on now.
+
+        A request that ends by a step may be part of the next one, which knew nothing of that: then
+        it keeps its pages, and ends, when that one has landed.
         """
         try:
-            logits = self._runner.run([(work.request.session, work.tokens) for work in plan])
-            synchronize(self._device)
-            return logits
+            landed = self._wait_for(flight)
         except Exception as error:
-            fault: BaseException | None = error
-            while fault is not None:
-                traceback.clear_frames(fault.__traceback__)
-                fault = fault.__cause__ or fault.__context__
-            return error
+            if ahead is not None:  # it goes on from tokens that were never drawn, and fails as well
+                with suppress(Exception):
+                    ahead.pending.tokens()
+                ahead = None
+            landed = self._retry.outcomes(flight.plan, error)
+        in_use = self._executor.peak_bytes()
+        goes_on = {chunk.request for chunk in ahead.plan} if ahead else set()
+        for chunk, outcome in landed:
+            request = chunk.request
+            with self.lock:
+                try:
+                    if request.outcome is None:
+                        self._advance(chunk, outcome, in_use)
+                except Exception as error:
+                    log.exception("a request failed")
+                    request.outcome = as_engine_error(error)
+                if request.outcome is not None and request not in goes_on:
+                    self._end(request, request.outcome)
+        return ahead
 
-    def _outcomes(
-        self, plan: list[Work], logits: torch.Tensor | Exception
-    ) -> list[tuple[Work, torch.Tensor | Exception]]:
-        """Logits for each piece of work.
+    def _wait_for(self, flight: Flight) -> list[Landed]:
+        tokens = iter(flight.pending.tokens())
+        seconds = time.perf_counter() - flight.started_s
+        if any(chunk.tokens > 1 for chunk in flight.plan):
+            rows = sum(chunk.tokens for chunk in flight.plan)
+            self._scheduler.budget.record(rows, seconds)
+        return [(chunk, next(tokens) if chunk.draws else None) for chunk in flight.plan]
 
-        When a batch fails, each piece runs alone to find whose fault it was; when memory is short,
-        pieces are halved until they fit. Running work again is harmless: it writes the same keys
-        and values to the same places.
-        """
-        if not isinstance(logits, Exception):
-            return list(zip(plan, logits.unbind(0), strict=True))
-        short = is_out_of_memory(logits)
-        if short:
-            log.warning("memory ran out in a step of %d rows", sum(work.tokens for work in plan))
-            free_caches(self._device)
-            self._scheduler.budget.halve()
-        if len(plan) > 1:
-            return [outcome for work in plan for outcome in self._alone(work)]
-        [work] = plan
-        if short and work.tokens > 1:
-            return self._alone(work._replace(tokens=work.tokens // 2))
-        return [(work, logits)]
-
-    def _alone(self, work: Work) -> list[tuple[Work, torch.Tensor | Exception]]:
-        return self._outcomes([work], self._compute([work]))
-
-    def _advance(self, work: Work, logits: torch.Tensor) -> None:
-        """Take a step's outcome over: the KV is there, and perhaps a token is chosen."""
-        request, session = work.request, work.request.session
-        samples = work.samples
-        token = None
-        if samples and request.max_tokens and not request.cancelled:
-            token = request.sampler.choose(logits, request.answer)
-        reason: FinishReason | None = None
-        with self.lock:
-            if samples:
-                request.note_first_token()
-            if token is not None:
-                session.tokens.append(token)
-                request.answer.append(token)
-                request.generation.push(request.text.push(token))
-                if token in self._stop_tokens or request.text.stopped:
-                    reason = "stop"
-            self._cache.advance(session, work.tokens)  # and code pages, while others read the token
-            self.clock += 1
-            session.last_used = self.clock
-            request.note_progress()
-            request.note_memory(device_bytes(self._device))
-            if reason is None and samples and len(request.answer) >= request.max_tokens:
-                reason = "length"
-            if reason is not None:
-                self._end(request, reason)
+    def _advance(self, chunk: Chunk, outcome: int | Exception | None, in_use: int) -> None:
+        """Take a step's outcome over: the KV is there, and perhaps a token. Needs the lock."""
+        if isinstance(outcome, Exception):
+            raise outcome
+        if outcome == NO_TOKEN:
+            raise ValueError("the logits are not finite")
+        request, session = chunk.request, chunk.request.session
+        reaches_end = chunk.tokens == session.pending_tokens
+        if reaches_end:
+            request.note_first_token()
+        if outcome is not None and not request.cancelled:
+            session.tokens.append(outcome)
+            request.answer.append(outcome)
+            request.generation.push(request.text.push(outcome))
+            if outcome in self._stop_tokens or request.text.stopped:
+                request.outcome = "stop"
+        self._cache.advance(session, chunk.tokens)  # and code pages, while others read the token
+        self.clock += 1
+        session.last_used = self.clock
+        request.note_progress()
+        request.note_memory(in_use)
+        if request.outcome is None and request.cancelled:
+            request.outcome = "cancelled"
+        if request.outcome is None and reaches_end and request.tokens_left <= 0:
+            request.outcome = "length"
 
     def _end(self, request: Request, outcome: FinishReason | EngineError) -> None:
         """End a request; its session is idle again, with what it has. Needs the lock.
@@ -303,88 +316,48 @@ class Loop:
             request.session.busy = False
             if not isinstance(outcome, EngineError):
                 request.generation.push(request.text.flush())
-                after = device_bytes(self._device)
-                held = self._cache.bytes(request.session)
+                after = self._executor.allocated_bytes()
+                held = self._bytes_of(request.session)
                 request.generation.finish(request.result(outcome, held, after))
                 return
         except Exception as error:
             log.exception("ending a request failed")
-            outcome = _as_engine_error(error)
+            outcome = as_engine_error(error)
         request.generation.fail(outcome)
 
-    # -- refreshes ---------------------------------------------------------------------------
+    # -- jobs --------------------------------------------------------------------------------
 
-    def _prepared(self, refresh: Refresh) -> bool:
-        """Whether a refresh has its pages; if not, it has ended or waits. Needs the lock."""
-        shadow, session = refresh.shadow, refresh.session
-        if shadow.pages:
-            shadow.running = True  # nobody may take its pages during a step
-            return True
-        if refresh.scratch_bytes:  # it has begun: a request has taken its pages
-            self._end_refresh(refresh)
-            return False
-        self._cache.add(shadow)
+    def _prepared(self, job: Job) -> bool:
+        """Whether a job can run a step now; it may have ended instead. Needs the lock."""
         try:
-            self._cache.reserve_exact(shadow, at_all_costs=not refresh.idle)
-            return True
-        except OutOfPages as full:
-            if refresh.idle:
-                self._looked_idle = True
-                self._end_refresh(refresh)
-            elif session.pages:
-                self._cache.drop(session)  # there is not room for both
-                return self._prepared(refresh)
-            elif not self._scheduler.running:
-                capacity = self._cache.capacity_tokens(session.tokens)
-                log.warning("no pages for a refresh: %s", full)
-                self._end_refresh(refresh, ContextTooLong(refresh.tokens, capacity))
-        return False
+            return job.prepare(alone=not self._scheduler.running)
+        except EngineError as error:
+            if not job.idle:
+                log.warning("a job could not begin: %s", error)
+            self._end_job(job, error)
+            return False
 
-    def _refresh_step(self, refresh: Refresh) -> None:
+    def _run_job(self, job: Job) -> None:
         started = time.perf_counter()
         error: EngineError | None = None
         tokens = 0
         try:
-            tokens = refresh.step(self._scheduler.budget.tokens // (3 if refresh.idle else 1))
-            synchronize(self._device)
+            tokens = job.step(self._scheduler.budget.tokens // (3 if job.idle else 1))
+            self._scheduler.budget.record(tokens, time.perf_counter() - started)
         except Exception as fault:
-            log.exception("a refresh failed")
-            error = _as_engine_error(fault)
-            self._looked_idle = True  # what failed once is not begun again at once
-        self._scheduler.budget.record(tokens, time.perf_counter() - started)
+            log.exception("a job failed")
+            error = as_engine_error(fault)
         with self.lock:
-            refresh.shadow.running = not refresh.idle
-            if error is not None or (refresh.computed and not refresh.cancelled):
-                self._end_refresh(refresh, error)
+            job.rest()
+            if error is not None or (job.computed and not job.cancelled):
+                self._end_job(job, error)
 
-    def _end_refresh(self, refresh: Refresh, error: EngineError | None = None) -> None:
-        """Take a refresh's pages over if it came to its end, or give them back. Needs the lock."""
-        self._refreshes.remove(refresh)
-        session, shadow = refresh.session, refresh.shadow
-        shadow.busy = shadow.running = False
-        if not refresh.idle:
-            session.busy = False
+    def _end_job(self, job: Job, error: EngineError | None = None) -> None:
+        """Needs the lock."""
+        self._jobs.remove(job)
+        if error is not None and job.idle:
+            self._looked_idle = True  # what failed once is not begun again at once
         try:
-            if error is None and refresh.computed and not refresh.cancelled:
-                self._cache.advance(shadow, shadow.pending_tokens, exact=True)
-                if session.kv_tokens:  # otherwise it is computed for the first time
-                    session.refreshed_tokens += refresh.tokens
-                    self.refreshed_tokens += refresh.tokens
-                self._cache.replace(session, shadow)
-            else:
-                self._cache.close(shadow)
-        except Exception as fault:  # whatever goes wrong in here, whoever waits is told
-            log.exception("ending a refresh failed")
-            error = _as_engine_error(fault)
-        refresh.end(error)
-
-
-def _as_engine_error(error: Exception) -> EngineError:
-    if isinstance(error, EngineError):
-        return error
-    failed = StepFailed(
-        f"The engine could not compute this answer ({type(error).__name__}: {error}). "
-        "Other conversations are not affected; ask again."
-    )
-    failed.__cause__ = error
-    return failed
+            job.end(error)
+        except Exception:  # whoever waits has been told
+            log.exception("ending a job failed")

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from engine.answer_text import AnswerText
+from engine.errors import EngineError
 from engine.generation import FinishReason, Generation, GenerationResult
 from engine.kv.session import Session
 from engine.sampler import Sampler
+from engine.sampling import Draw
 from engine.stats import EngineStats
 
 _arrivals = count()
@@ -26,6 +28,7 @@ class Request:
         refreshed_tokens: of the session, computed again exactly since its last request.
         preemptions: how often it lost its pages to others while it ran.
         cancelled: set by any thread, seen at the next step.
+        outcome: how it ends, once that is known, while a step that it is part of still goes on.
     """
 
     session: Session
@@ -44,6 +47,7 @@ class Request:
     reached_tokens: int = 0
     static_tokens: int = 0
     cancelled: bool = False
+    outcome: FinishReason | EngineError | None = None
     device_bytes_peak: int = 0
     submitted_s: float = field(default_factory=time.perf_counter)
     scheduled_s: float | None = None
@@ -53,6 +57,10 @@ class Request:
     def tokens_left(self) -> int:
         """How many it may still generate."""
         return self.max_tokens - len(self.answer)
+
+    def draw(self) -> Draw:
+        """How its next token is chosen."""
+        return self.sampler.draw(self.answer)
 
     def mark_scheduled(self) -> None:
         """Note that the request runs for the first time, and what it found."""

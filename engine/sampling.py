@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from engine.errors import SettingError
+
+GREEDY_BELOW = 1e-5
 
 
 @dataclass(frozen=True)
@@ -50,3 +53,23 @@ class Sampling:
         ):
             if not holds:
                 raise SettingError(f"{name} is {getattr(self, name)}, but must be {wanted}.")
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the likeliest token is taken, whatever is drawn."""
+        return self.temperature < GREEDY_BELOW
+
+
+class Draw(NamedTuple):
+    """How one token is chosen: all that is decided before its logits are known.
+
+    Attributes:
+        sampling: the settings.
+        share: from 0 to below 1: of the probability that is kept, likeliest tokens first, how much
+            lies before the token. Where the settings are greedy, nobody reads it.
+        seen: tokens that the repetition penalty is for.
+    """
+
+    sampling: Sampling
+    share: float = 0.0
+    seen: frozenset[int] = frozenset()

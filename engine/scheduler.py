@@ -1,25 +1,31 @@
 """Which tokens of which requests run in the next step. Plain Python without tensors."""
 
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from engine.errors import OutOfPages, QueueFull
 from engine.kv.cache import KVCache
 from engine.request import Request
+from engine.step import KNOWN, Part
 
 HEADROOM_PAGES = 2  # of every request, for tokens to come, before another is let in
 
 
-class Work(NamedTuple):
-    """`tokens` pending tokens of one request, the first of them at `session.kv_tokens`."""
+class Chunk(NamedTuple):
+    """Tokens of one request that run in one step."""
 
     request: Request
-    tokens: int
+    part: Part
 
     @property
-    def samples(self) -> bool:
-        """Whether this reaches the end of the tokens, so that the next one can be chosen."""
-        return self.tokens == self.request.session.pending_tokens
+    def tokens(self) -> int:
+        return self.part.rows
+
+    @property
+    def draws(self) -> bool:
+        """Whether the request gets a token by it."""
+        return self.part.draw is not None
 
 
 class StepBudget:
@@ -77,8 +83,8 @@ class Scheduler:
         self.running: list[Request] = []
         self.waiting: deque[Request] = deque()
         self.preemptions = 0
-        self._max_running = max_running
         self._max_waiting = max_waiting
+        self._free_rows = list(range(max_running - 1, -1, -1))  # of the page table
         self._hopeless: list[Request] = []
 
     @property
@@ -111,25 +117,64 @@ class Scheduler:
 
     def remove(self, request: Request) -> None:
         """Forget a request that has ended, wherever it is."""
-        request.session.running = False
         if request in self.running:
-            self.running.remove(request)
+            self._leave(request)
         elif request in self.waiting:
             self.waiting.remove(request)
 
-    def plan(self) -> list[Work]:
-        """The next step's work, with the pages for it reserved. Empty only when nothing can run."""
+    # -- plans -------------------------------------------------------------------------------
+
+    def plan(self) -> list[Chunk]:
+        """The next step, with the pages for it reserved. Empty only when nothing can run."""
         self._admit()
         plan = self._plan_batch()
-        for work in plan:
-            if work.request.scheduled_s is None:
-                work.request.mark_scheduled()
-                if not work.request.kept_tokens:
-                    self.cache.count_lookup(work.request.session)
+        for chunk in plan:
+            if chunk.request.scheduled_s is None:
+                chunk.request.mark_scheduled()
+                if not chunk.request.kept_tokens:
+                    self.cache.count_lookup(chunk.request.session)
         return plan
 
-    def _plan_batch(self) -> list[Work]:
-        plan: list[Work] = []
+    def plan_ahead(self, plan: Sequence[Chunk]) -> list[Chunk]:
+        """The step after one that still goes on, as far as it is certain already.
+
+        It continues the requests that get a token by that step, whichever it is. There is none
+        where there is more to decide than that: a prompt to compute, a request to let in or to end,
+        a page to find by sending somebody away.
+
+        Args:
+            plan: the step that goes on.
+        """
+        free = len(self.running) < self._max_running
+        if (self.waiting and free) or any(request.cancelled for request in self.requests):
+            return []
+        if len(plan) != len(self.running) or not all(chunk.draws for chunk in plan):
+            return []
+        if not all(self.cache.may_run_ahead(c.request.session, c.tokens) for c in plan):
+            return []
+        ahead = [
+            (source, request)
+            for source, (request, _) in enumerate(plan)
+            if request.outcome is None and request.tokens_left > 1
+        ]
+        try:
+            for _, request in ahead:
+                self.cache.reserve(request.session, len(request.session.tokens) + 1)
+        except OutOfPages:
+            return []
+        # The token that is being drawn will stand where the session's tokens end now.
+        parts = (
+            Part(request.session, len(request.session.tokens), 1, request.draw(), source)
+            for source, request in ahead
+        )
+        return [Chunk(request, part) for (_, request), part in zip(ahead, parts, strict=True)]
+
+    @property
+    def _max_running(self) -> int:
+        return len(self.running) + len(self._free_rows)
+
+    def _plan_batch(self) -> list[Chunk]:
+        plan: list[Chunk] = []
         decodes = sum(r.session.pending_tokens == 1 for r in self.running)
         budget = max(self.budget.tokens - decodes, StepBudget.LEAST)  # for prefill
         for request in sorted(
@@ -141,10 +186,16 @@ class Scheduler:
             if tokens > 0 and request in self.running:
                 tokens = self._reserve(request, tokens)
             if tokens > 0 and request in self.running:
-                plan.append(Work(request, tokens))
+                plan.append(Chunk(request, self._part(request, tokens)))
                 budget -= tokens if pending > 1 else 0
         # A later reservation may have preempted one that had its place in the plan already.
-        return [work for work in plan if work.request in self.running]
+        return [chunk for chunk in plan if chunk.request in self.running]
+
+    @staticmethod
+    def _part(request: Request, tokens: int) -> Part:
+        session = request.session
+        last = tokens == session.pending_tokens and request.tokens_left > 0
+        return Part(session, session.kv_tokens, tokens, request.draw() if last else None, KNOWN)
 
     def _admit(self) -> None:
         """Let waiting requests run, in order, while there are pages for all who run and for them.
@@ -153,49 +204,37 @@ class Scheduler:
         every time that the request was preempted, so that two answers that do not fit the pool
         together soon come one after the other.
         """
-        while self.waiting and len(self.running) < self._max_running:
+        while self.waiting and self._free_rows:
             request = self.waiting[0]
             session = request.session
             self.cache.attach(session)
             ahead = HEADROOM_PAGES * self.cache.page_size << request.preemptions
             missing = sum(
-                self.cache.missing_slots(
-                    r.session, len(r.session.tokens) + min(r.tokens_left, ahead)
-                )
+                self.cache.missing(r.session, len(r.session.tokens) + min(r.tokens_left, ahead))
                 for r in (*self.running, request)
             )
-            if self.running and missing > self.cache.obtainable_slots(session):
+            if self.running and missing > self.cache.obtainable(session):
                 return
             self.running.append(self.waiting.popleft())
             session.running = True
+            session.pages.take_row(self._free_rows.pop())
 
     def _reserve(self, request: Request, tokens: int) -> int:
         """Reserve pages for the next `tokens` tokens; preempts the newest until it works.
 
-        With a codec a chunk's pages are in full precision for this step only: before anybody else
-        is sent away, the chunk is made smaller.
-
         Returns:
             How many tokens there is room for; 0 when the request has left.
         """
-        session, tried_all = request.session, False
         while True:
+            alone = self.running == [request]
             try:
-                self.cache.reserve(session, session.kv_tokens + tokens)
-                return tokens
+                return self.cache.reserve_chunk(request.session, tokens, alone)
             except OutOfPages:
-                if self.cache.layout.codec is not None and tokens > self.cache.page_size:
-                    tokens = max(tokens // 2, self.cache.page_size)
-                    continue
-                newest = max(self.running, key=lambda r: r.arrival)
-                if self.running == [request]:  # nobody is left to make room
-                    if not tried_all:
-                        self.cache.make_all_room(session)
-                        tried_all = True
-                        continue
-                    self.remove(request)
+                if alone:  # nobody is left to make room
+                    self._leave(request)
                     self._hopeless.append(request)
                     return 0
+                newest = max(self.running, key=lambda r: r.arrival)
                 self._preempt(newest)
                 if newest is request:
                     return 0
@@ -204,6 +243,14 @@ class Scheduler:
         request.preemptions += 1
         self.preemptions += 1
         self.cache.drop(request.session)
-        self.running.remove(request)
-        request.session.running = False
+        self._leave(request)
         self.waiting.appendleft(request)
+
+    def _leave(self, request: Request) -> None:
+        """The request runs no longer."""
+        session = request.session
+        self.running.remove(request)
+        session.running = False
+        assert session.pages.row is not None
+        self._free_rows.append(session.pages.row)
+        session.pages.take_row(None)

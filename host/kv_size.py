@@ -29,9 +29,9 @@ def kv_size(
         dtype: of pages in full precision where the others are coded.
         memory: in the notation of --kv-memory; auto is all that the device has.
     """
-    from engine.kv.layout import WINDOW_TOKENS
-    from engine.kv.shape import Shape, read_config
-    from engine.kv.size import Need, attentions, rows
+    from engine.calculator.shape import Shape, read_config
+    from engine.calculator.size import Need, attentions, rows
+    from engine.coded.layout import WINDOW_TOKENS
 
     config = read_config(resolve(model, settings.models_dir)) if model is not None else {}
     shape = Shape.of(config, sizes)

@@ -1,7 +1,7 @@
 """What KV would take: a form of sizes, and the answer as a picture and a table.
 
-Nothing of it is measured: it is `engine.kv.size` with the numbers of the form, which begin as
-those of the loaded model.
+Nothing of it is measured: it is `engine.calculator.size` with the numbers of the form, which begin
+as those of the loaded model.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from engine.errors import SettingError
 
 if TYPE_CHECKING:
     from engine import Engine
-    from engine.kv.size import Attention, Need, Row
+    from engine.calculator.size import Attention, Need, Row
 
 _START_TOKENS = 4096
 _GIB = 2**30
@@ -37,7 +37,7 @@ class Kept(NamedTuple):
 
 def start(engine: Engine) -> dict[str, float]:
     """The loaded model's sizes, and the memory that its weights leave of the device."""
-    from engine.kv.shape import Shape, read_config
+    from engine.calculator.shape import Shape, read_config
 
     shape = Shape.of(read_config(engine.config.model, engine.config.convert_dir), {})
     memory = engine.memory()
@@ -55,8 +55,8 @@ def start(engine: Engine) -> dict[str, float]:
 
 def form(values: Mapping[str, float]) -> str:
     """The inputs, in both languages: it is drawn before the reader is known, and only once."""
-    from engine.kv.shape import MOST
-    from engine.kv.size import MOST_SESSIONS, MOST_TOKENS
+    from engine.calculator.shape import MOST
+    from engine.calculator.size import MOST_SESSIONS, MOST_TOKENS
 
     most = {**MOST, "tokens": MOST_TOKENS, "sessions": MOST_SESSIONS, "memory": _MOST_GIB}
     inputs = "".join(
@@ -73,8 +73,8 @@ def form(values: Mapping[str, float]) -> str:
 
 def answer(values: Mapping[str, str], page_size: int, dtype: str, words: Words) -> str:
     """The picture and the table, or the reason why there are none."""
-    from engine.kv.shape import Shape
-    from engine.kv.size import PLAIN, Need, attentions, rows
+    from engine.calculator.shape import Shape
+    from engine.calculator.size import PLAIN, Need, attentions, rows
 
     try:
         numbers = {name: int(values[name]) for name in values if name != "memory"}
@@ -189,7 +189,7 @@ def _row(row: Row) -> str:
 
 
 def _remarks(kept: Sequence[Kept], need: Need, words: Words) -> str:
-    from engine.kv.layout import WINDOW_TOKENS
+    from engine.coded.layout import WINDOW_TOKENS
 
     said = [words("kv_explained", page=need.page_size, window=WINDOW_TOKENS, dtype=need.dtype)]
     refused = [row.kv_dtype for row in kept[0].rows if row.size is None]

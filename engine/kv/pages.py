@@ -14,46 +14,32 @@ class PageAllocator:
     ones in the order in which they were released. Sequences are released tail first, so that order
     gives up leaves before what they stand on.
 
-    Pages below `frames` are in full precision. With a codec there are coded ones too, which share
-    the frames' memory, `per_frame` of them in each (see `PageLayout`): a frame is free, or is one
-    plain page, or is divided into coded ones, of which some may be free.
+    Attributes:
+        total: pages of the pool.
+        evicted: cached pages that were given to someone else.
     """
 
-    def __init__(self, frames: int, prefix: PrefixCache, per_frame: int = 1) -> None:
-        """
-        Args:
-            frames: of the pool.
-            per_frame: coded pages that share a frame's memory; 1 where there are none.
-        """
-        self.frames, self.per_frame = frames, per_frame
-        self.evicted = 0  # cached pages that were given to someone else
+    def __init__(self, total: int, prefix: PrefixCache) -> None:
+        self.total = total
+        self.evicted = 0
         self._prefix = prefix
         # Popped from the end, so that a fresh pool is used from page 0 on: untouched memory stays
         # untouched for as long as possible.
-        self._free = list(range(frames - 1, -1, -1))
-        self._loose: dict[int, None] = {}  # free coded pages in divided frames
+        self._free = list(range(total - 1, -1, -1))
         self._cached: dict[int, None] = {}  # in order of release
         self._holders: dict[int, int] = {}  # of pages in use
-        self._used: dict[int, int] = {}  # pages of a divided frame that are not free
-        self._held: dict[int, int] = {}  # pages of a frame in use, where there are any
-        self._coded_held = 0
 
     # -- numbers -----------------------------------------------------------------------------
 
     @property
-    def total(self) -> int:
-        """Slots: what a coded page takes, and a plain one `per_frame` of."""
-        return self.frames * self.per_frame
-
-    @property
     def free(self) -> int:
-        """Slots that hold nothing."""
-        return len(self._free) * self.per_frame + len(self._loose)
+        """Pages that hold nothing."""
+        return len(self._free)
 
     @property
     def cached(self) -> int:
-        """Slots of pages that nobody holds and whose content can be found."""
-        return sum(self.slots(page) for page in self._cached)
+        """Pages that nobody holds and whose content can be found."""
+        return len(self._cached)
 
     @property
     def cached_pages(self) -> list[int]:
@@ -62,43 +48,21 @@ class PageAllocator:
 
     @property
     def available(self) -> int:
-        """Plain pages that `allocate` can hand out: frames of which nobody holds anything."""
-        return self.frames - len(self._held)
+        """Pages that `allocate` can hand out: those that nobody holds."""
+        return self.total - len(self._holders)
 
     @property
-    def available_slots(self) -> int:
-        """Slots that nobody holds, whoever could use them."""
-        plain = len(self._holders) - self._coded_held
-        return self.total - plain * self.per_frame - self._coded_held
+    def held_pages(self) -> list[int]:
+        """Pages in use."""
+        return list(self._holders)
 
     def holders(self, page: int) -> int:
         return self._holders.get(page, 0)
 
-    def held_in(self, frame: int) -> int:
-        """Pages of a frame that are in use."""
-        return self._held.get(frame, 0)
-
-    def is_coded(self, page: int) -> bool:
-        return page >= self.frames
-
-    def slots(self, page: int) -> int:
-        """What a page takes."""
-        return 1 if page >= self.frames else self.per_frame
-
-    def frame(self, page: int) -> int:
-        """Whose memory a page lies in."""
-        return page if page < self.frames else (page - self.frames) // self.per_frame
-
-    def slots_of(self, page: int) -> range:
-        """The slots that a page lies in."""
-        if page >= self.frames:
-            return range(page - self.frames, page - self.frames + 1)
-        return range(page * self.per_frame, (page + 1) * self.per_frame)
-
     # -- taking and giving back --------------------------------------------------------------
 
     def allocate(self, count: int) -> list[int]:
-        """Take `count` plain pages with one holder each.
+        """Take `count` pages with one holder each.
 
         Raises:
             OutOfPages: fewer are available; nothing has changed.
@@ -106,28 +70,8 @@ class PageAllocator:
         if count > self.available:
             raise OutOfPages(count, self.available)
         while len(self._free) < count:
-            self._evict_frame()
+            self._evict(next(iter(self._cached)))
         return [self._hold(self._free.pop()) for _ in range(count)]
-
-    def allocate_coded(self, count: int, beside: int | None = None) -> list[int]:
-        """Take `count` coded pages with one holder each.
-
-        Args:
-            count: how many.
-            beside: a coded page whose frame is filled first, so that a sequence has frames of its
-                own and gives them back whole.
-
-        Raises:
-            OutOfPages: fewer are available; nothing has changed.
-        """
-        possible = self.available_slots
-        if count > possible:
-            raise OutOfPages(count, possible)
-        pages: list[int] = []
-        for _ in range(count):
-            beside = self._hold(self._take_coded(beside))
-            pages.append(beside)
-        return pages
 
     def retain(self, pages: Iterable[int]) -> None:
         """Add a holder to each page, which is in use or cached.
@@ -152,9 +96,7 @@ class PageAllocator:
                 raise ValueError(f"page {page} was freed twice")
             self._holders[page] -= 1
             if not self._holders[page]:
-                del self._holders[page]
-                self._coded_held -= self.is_coded(page)
-                _count(self._held, self.frame(page), -1)
+                self._let_go(page)
                 if page in self._prefix:
                     self._cached[page] = None
                 else:
@@ -167,37 +109,41 @@ class PageAllocator:
             del self._cached[page]
             self._give_back(page)
 
+    def check(self) -> None:
+        """free + cached + in use = total, and no page is two of these.
+
+        Raises:
+            RuntimeError: names what does not hold.
+        """
+        if len(set(self._free)) != len(self._free):
+            raise RuntimeError("a page is twice in the free list")
+        self._check_states({"free": self._free, "cached": self._cached, "in use": self._holders})
+        for page in self._cached:
+            if page not in self._prefix:
+                raise RuntimeError(f"page {page} is cached and cannot be found")
+        self._prefix.check()
+
     # -- inside ------------------------------------------------------------------------------
 
+    def _check_states(self, states: dict[str, Iterable[int]]) -> None:
+        state: dict[int, str] = {}
+        for name, pages in states.items():
+            for page in pages:
+                if page in state:
+                    raise RuntimeError(f"page {page} is {name} and {state[page]}")
+                if name == "free" and page in self._prefix:
+                    raise RuntimeError(f"page {page} is free and can be found")
+                state[page] = name
+        if len(state) != self.total:
+            raise RuntimeError(f"{len(state)} pages are accounted for, not {self.total}")
+
     def _hold(self, page: int) -> int:
-        if page not in self._holders:
-            self._holders[page] = 0
-            self._coded_held += self.is_coded(page)
-            _count(self._held, self.frame(page), 1)
-        self._holders[page] += 1
+        self._holders[page] = self._holders.get(page, 0) + 1
         return page
 
-    def _take_coded(self, beside: int | None) -> int:
-        """A free coded page; evicts the oldest cached page if there is none."""
-        while not self._loose and not self._free:
-            self._evict(next(iter(self._cached)))
-        frame = None if beside is None else self.frame(beside)
-        page = next((page for page in self._coded_in(frame) if page in self._loose), None)
-        if page is None and self._free:
-            frame = self._free.pop()
-            self._loose |= dict.fromkeys(self._coded_in(frame))
-            page = self._coded_in(frame)[0]
-        if page is None:
-            page = next(iter(self._loose))
-        del self._loose[page]
-        _count(self._used, self.frame(page), 1)
-        return page
-
-    def _coded_in(self, frame: int | None) -> range:
-        if frame is None:
-            return range(0)
-        start = self.frames + frame * self.per_frame
-        return range(start, start + self.per_frame)
+    def _let_go(self, page: int) -> None:
+        """The page's last holder has gone."""
+        del self._holders[page]
 
     def _evict(self, page: int) -> None:
         del self._cached[page]
@@ -205,70 +151,6 @@ class PageAllocator:
         self.evicted += 1
         self._give_back(page)
 
-    def _evict_frame(self) -> None:
-        """Make the frame free whose cached page is the oldest of those in frames nobody holds."""
-        oldest = next(page for page in self._cached if self.frame(page) not in self._held)
-        if not self.is_coded(oldest):
-            self._evict(oldest)
-            return
-        for page in self._coded_in(self.frame(oldest)):
-            if page in self._cached:
-                self._evict(page)
-
     def _give_back(self, page: int) -> None:
-        """A page is free; so is its frame when that was its last one."""
-        frame = self.frame(page)
-        if self.is_coded(page):
-            self._loose[page] = None
-            _count(self._used, frame, -1)
-            if frame in self._used:
-                return
-            for other in self._coded_in(frame):
-                del self._loose[other]
-        self._free.append(frame)
-
-    def check(self) -> None:
-        """free + cached + in use = total, and no slot is two of these.
-
-        Raises:
-            RuntimeError: names what does not hold.
-        """
-        if len(set(self._free)) != len(self._free):
-            raise RuntimeError("a page is twice in the free list")
-        state: dict[int, str] = {}
-        for name, pages in (
-            ("free", (*self._free, *self._loose)),
-            ("cached", self._cached),
-            ("in use", self._holders),
-        ):
-            for page in pages:
-                for slot in self.slots_of(page):
-                    if slot in state:
-                        raise RuntimeError(f"page {page} is {name} and {state[slot]}")
-                    state[slot] = name
-        if len(state) != self.total:
-            raise RuntimeError(f"{len(state)} slots are accounted for, not {self.total}")
-        for page in (*self._holders, *self._cached):
-            if page in self._cached and page not in self._prefix:
-                raise RuntimeError(f"page {page} and the prefix cache disagree")
-        if any(page in self._prefix for page in (*self._free, *self._loose)):
-            raise RuntimeError("a free page can be found in the prefix cache")
-        used: dict[int, int] = {}
-        held: dict[int, int] = {}
-        for page in (*self._holders, *self._cached):
-            if self.is_coded(page):
-                _count(used, self.frame(page), 1)
-        for page in self._holders:
-            _count(held, self.frame(page), 1)
-        if used != self._used or held != self._held:
-            raise RuntimeError("the counts of divided frames are wrong")
-        if self._coded_held != sum(map(self.is_coded, self._holders)):
-            raise RuntimeError("the count of coded pages in use is wrong")
-        self._prefix.check()
-
-
-def _count(counts: dict[int, int], key: int, change: int) -> None:
-    """Add to a count; what reaches 0 is not kept."""
-    counts[key] = counts.get(key, 0) + change
-    if not counts[key]:
-        del counts[key]
+        """Nobody holds the page, and nothing in it can be found."""
+        self._free.append(page)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from engine.kv.prefix import Node
+from engine.kv.table import PageTable
 
 _ids = count(1)
 
@@ -21,21 +22,21 @@ class Session:
     Attributes:
         owner: whose conversation it is; None for the static prompt, which is everybody's.
         tokens: every token, generated ones included. Others than the engine only read it.
-        pages: page table; position p lies in `pages[p // page_size]`.
+        pages: position p lies in `pages[p // page_size]`.
         kv_tokens: leading tokens whose KV is stored.
         nodes: where its full pages stand in the prefix cache, one for each.
         static_tokens: leading tokens whose KV was taken over from the static prompt.
         busy: a request of it waits or runs.
         running: that request runs, so nobody may take the pages away.
         closed: given back for good.
-        shadow: holds the pages of a refresh until they are another session's.
+        shadow: it only holds pages until they are another session's (see `engine.exact`).
         last_used: the engine's step counter, for choosing which idle session gives up its pages.
         refreshed_tokens: computed again exactly since its last request began.
     """
 
     owner: str | None
     tokens: list[int] = field(default_factory=list)
-    pages: list[int] = field(default_factory=list)
+    pages: PageTable = field(default_factory=PageTable)
     kv_tokens: int = 0
     nodes: list[Node] = field(default_factory=list)
     static_tokens: int = 0

@@ -145,7 +145,7 @@ def _built(variant: Variant, tool: str, folder: Path, progress: Callable[[str], 
         part = target.with_suffix(f".{os.getpid()}.part")
         try:
             subprocess.run(
-                [*command, str(SOURCES / "decoder.cpp"), "-o", str(part)],
+                [*command, *map(str, sorted(SOURCES.glob("*.cpp"))), "-o", str(part)],
                 check=True,
                 capture_output=True,
                 timeout=BUILD_LIMIT_S,

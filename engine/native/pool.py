@@ -1,21 +1,15 @@
 """A pool that the native kernels read and write in place."""
 
 import ctypes
-from collections.abc import Callable, Sequence
 from ctypes import c_int32, c_int64, c_void_p
-from itertools import accumulate
 
 import torch
 
-from engine.kv.codec import hadamard
 from engine.kv.layout import PageLayout
-from engine.kv.order import Lanes
 from engine.kv.pool import PagePool
-from engine.native.packing import INT4, INT8
+from engine.native.lanes import LanePool
 
-FP8 = 3
-KINDS = {"int8": INT8, "int4": INT4, "fp8": FP8}
-"""`Kind` in source/matrix.h by the format's name."""
+CPU = torch.device("cpu")
 
 
 class Store(ctypes.Structure):
@@ -34,47 +28,28 @@ class Store(ctypes.Structure):
     ]
 
 
-Encode = Callable[["NativePool", torch.Tensor, torch.Tensor], None]
-"""Codes pages [n], int64, to slots [layers, n, slot_layer_bytes]."""
+def store_of(pool: PagePool) -> Store:
+    """What the kernels are told of a pool."""
+    layout = pool.layout
+    slot_bytes = layout.unit_bytes // layout.layers
+    return Store(
+        base=pool.buffer.data_ptr(),
+        layer_slots=pool.buffer.stride(0) // slot_bytes,
+        slot_bytes=slot_bytes,
+        frames=pool.frames,
+        values_at=layout.page_layer_bytes // 2,
+        slots_per_frame=layout.units_per_page,
+        page_size=layout.page_size,
+    )
 
 
-class NativePool(PagePool):
+class NativePool(LanePool):
     """See `PagePool`.
 
     Attributes:
         store: what the kernels are told of it.
     """
 
-    def __init__(self, layout: PageLayout, frames: int, encode: Encode) -> None:
-        super().__init__(layout, frames, torch.device("cpu"), Lanes())
-        self.store = Store(
-            base=self.slots.data_ptr(),
-            layer_slots=self.slots.shape[1],
-            slot_bytes=layout.slot_layer_bytes,
-            frames=frames,
-            values_at=layout.plain_layer_bytes // 2,
-            slots_per_frame=layout.slots_per_frame,
-            page_size=layout.page_size,
-        )
-        self._encode = encode
-        codec = layout.codec
-        if codec is None:
-            return
-        sizes = codec.sections(layout.kv_heads, layout.page_size, layout.head_dim)
-        starts = [0, *accumulate(sizes[:3])]
-        self.store.code_at[:], self.store.scale_at[:] = starts[:2], starts[2:]
-        self.store.kind[:] = [KINDS[codec.keys.name], KINDS[codec.values.name]]
-        if codec.keys.rotates or codec.values.rotates:
-            self._hadamard = hadamard(layout.head_dim).contiguous()
-            self._inverse = self._hadamard.T.contiguous()
-            self.store.hadamard = self._hadamard.data_ptr()
-            self.store.inverse = self._inverse.data_ptr()
-
-    def encode(self, pages: Sequence[int]) -> torch.Tensor:
-        """See `PagePool.encode`; where rows are rotated, sums may differ in their last bits."""
-        layout = self.layout
-        assert layout.codec is not None, "a pool without a codec has nothing to encode with"
-        # What no section covers stays zero.
-        out = torch.zeros(layout.layers, len(pages), layout.slot_layer_bytes, dtype=torch.uint8)
-        self._encode(self, torch.tensor(pages, dtype=torch.int64), out)
-        return out
+    def __init__(self, layout: PageLayout, frames: int, rows: int) -> None:
+        super().__init__(layout, frames, CPU, rows)
+        self.store = store_of(self)

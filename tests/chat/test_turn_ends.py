@@ -118,11 +118,11 @@ def test_an_error_of_the_engine_is_saved_with_the_text_before_it(
     session = first(events, Started).session_id
     text = first(events, Delta).text
 
-    def fail(batch: Any) -> Any:
+    def fail(*_: Any) -> Any:
         raise MemoryError("no memory for this step")
 
     with monkeypatch.context() as patch:
-        patch.setattr(world.engine._runner, "run", fail)
+        patch.setattr(world.engine._executor, "forward", fail)
         turn = finished(events)
     assert (turn.state, turn.finish_reason) == ("error", "error")
     assert turn.error is not None

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from engine import Engine, EngineConfig
-from engine.gate import Gate
-from engine.verdict import Verdict
+from engine.coded.gate import Gate
+from engine.coded.verdict import Verdict
 
 SYSTEM = "You are a helpful assistant. Answer in one or two sentences."
 

@@ -4,8 +4,14 @@ from itertools import count
 
 import torch
 
+from engine.coded.cache import CodedCache
+from engine.coded.codec import Codec
+from engine.coded.fresh_pages import CodedFreshPages
+from engine.coded.layout import CodedLayout
+from engine.exact.pages import FreshPages
 from engine.kv.cache import KVCache
-from engine.kv.codec import Codec
+from engine.kv.census import Census
+from engine.kv.check import check_cache
 from engine.kv.layout import PageLayout
 from engine.kv.session import Session
 
@@ -14,7 +20,7 @@ WINDOW = 8
 _fresh = count(10)
 
 PLAIN = PageLayout(1, 1, 32, SIZE, torch.float32)
-CODED = PageLayout(1, 1, 32, SIZE, torch.float32, Codec.of("int8", 32), WINDOW)
+CODED = CodedLayout.of(PLAIN, Codec.of("int8", 32), WINDOW)
 """Four coded pages share a frame."""
 
 
@@ -44,11 +50,13 @@ class TokenStore:
 class Harness(KVCache):
     """A cache with helpers that compute by hand."""
 
-    def __init__(
-        self, frames: int, static_tokens: int = 0, layout: PageLayout = PLAIN, caching: bool = True
-    ) -> None:
+    layouts: PageLayout = PLAIN
+
+    def __init__(self, frames: int, static_tokens: int = 0, caching: bool = True) -> None:
         self.store = TokenStore()
-        super().__init__(layout, frames, self.store, caching=caching)
+        super().__init__(self.layouts, frames, self.store, caching=caching)
+        self.census = Census(self)
+        self.fresh_pages = FreshPages(self)
         if static_tokens:
             static = Session(None, tokens=list(range(100, 100 + static_tokens)))
             self.add(static)
@@ -58,6 +66,9 @@ class Harness(KVCache):
     @property
     def copies(self) -> list[tuple[int, int]]:
         return self.store.copies
+
+    def check(self) -> None:
+        check_cache(self)
 
     def open(self, tokens: int, owner: str = "me", seed: int | None = None) -> Session:
         """A session with the static prompt and tokens that nobody else has, or those of a seed."""
@@ -72,15 +83,14 @@ class Harness(KVCache):
         self.write(session, len(session.tokens))
         self.advance(session, session.pending_tokens)
 
-    def refresh(self, session: Session, at_all_costs: bool = True) -> None:
-        """What `Refresh` does with pages."""
+    def refresh(self, session: Session, politely: bool = False) -> None:
+        """What `RefreshJob` does with pages."""
         shadow = Session(session.owner, tokens=list(session.tokens), shadow=True, running=True)
         self.add(shadow)
-        self.reserve_exact(shadow, at_all_costs)
+        self.fresh_pages.reserve(shadow, politely)
         self.write(shadow, len(shadow.tokens))
-        self.advance(shadow, shadow.pending_tokens, exact=True)
         shadow.running = False
-        self.replace(session, shadow)
+        self.fresh_pages.hand_over(session, shadow)
 
     def write(self, session: Session, stop: int) -> None:
         """Put the tokens from the KV's end up to `stop` where their KV would be written."""
@@ -93,3 +103,13 @@ class Harness(KVCache):
         for position in range(session.kv_tokens):
             held = self.store.pages[session.pages[position // SIZE]][position % SIZE]
             assert held == session.tokens[position], (session, position)
+
+
+class CodedHarness(Harness, CodedCache):
+    """The same with coded pages."""
+
+    layouts = CODED
+
+    def __init__(self, frames: int, static_tokens: int = 0) -> None:
+        super().__init__(frames, static_tokens)
+        self.fresh_pages: CodedFreshPages = CodedFreshPages(self)

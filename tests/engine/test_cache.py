@@ -9,7 +9,7 @@ from engine.errors import OutOfPages
 from engine.kv.pages import PageAllocator
 from engine.kv.prefix import PrefixCache
 from engine.kv.session import Session
-from tests.engine.paging import CODED, PLAIN, SIZE, Harness
+from tests.engine.paging import SIZE, CodedHarness, Harness
 
 
 def test_a_page_is_never_handed_out_twice() -> None:
@@ -130,7 +130,7 @@ def test_closing_frees_only_what_nobody_else_holds() -> None:
     cache.compute(two)
     cache.close(one)
     assert two.pages[:2] == cache.static.pages
-    assert cache.counts() == (8, 2, 1, 1, 4)
+    assert cache.census.counts() == (8, 2, 1, 1, 4)
     cache.check()
 
 
@@ -149,12 +149,12 @@ class AnyOperations(RuleBasedStateMachine):
 
     sessions = Bundle("sessions")
 
-    layout = PLAIN
+    harness: type[Harness] = Harness
     frames = 12
 
     def __init__(self) -> None:
         super().__init__()
-        self.cache = Harness(self.frames, static_tokens=6, layout=self.layout)
+        self.cache = self.harness(self.frames, static_tokens=6)
         self.open: list[Session] = []
 
     @rule(target=sessions, tokens=st.integers(1, 20))
@@ -169,11 +169,11 @@ class AnyOperations(RuleBasedStateMachine):
         session.tokens += range(more)
         session.running = True
         self.cache.attach(session)
-        before = (list(session.pages), session.kv_tokens, self.cache.counts())
+        before = (list(session.pages), session.kv_tokens, self.cache.census.counts())
         try:
             self.cache.reserve(session, len(session.tokens))
         except OutOfPages:
-            assert before == (session.pages, session.kv_tokens, self.cache.counts())
+            assert before == (session.pages, session.kv_tokens, self.cache.census.counts())
         else:
             self.cache.write(session, len(session.tokens))
             self.cache.advance(session, session.pending_tokens)
@@ -217,7 +217,7 @@ class AnyOperations(RuleBasedStateMachine):
             return
         before = (list(session.pages), session.kv_tokens)
         try:
-            self.cache.refresh(session, at_all_costs)
+            self.cache.refresh(session, politely=not at_all_costs)
             assert session.kv_tokens == len(session.tokens)
             assert not self.cache.approximate_tokens(session)
         except OutOfPages:
@@ -235,7 +235,7 @@ class AnyOperations(RuleBasedStateMachine):
     @invariant()
     def books_agree(self) -> None:
         self.cache.check()
-        counts = self.cache.counts()
+        counts = self.cache.census.counts()
         assert counts.static + counts.sessions + counts.cached + counts.free == counts.total
 
     @invariant()
@@ -248,7 +248,7 @@ class AnyOperations(RuleBasedStateMachine):
 class AnyOperationsWithACodec(AnyOperations):
     """The same where pages are coded as they leave the window."""
 
-    layout = CODED
+    harness = CodedHarness
     frames = 9
 
 

@@ -3,11 +3,11 @@
 import pytest
 
 from engine.errors import OutOfPages
-from tests.engine.paging import CODED, SIZE, WINDOW, Harness
+from tests.engine.paging import SIZE, WINDOW, CodedHarness, Harness
 
 
 def test_what_is_computed_from_an_approximate_page_of_others_is_approximate() -> None:
-    cache = Harness(60, layout=CODED)
+    cache = CodedHarness(60)
     parent = cache.open(SIZE + WINDOW)
     cache.compute(parent)
     child = cache.fork(parent)
@@ -27,7 +27,7 @@ def test_what_is_computed_from_an_approximate_page_of_others_is_approximate() ->
 
 
 def test_a_copy_of_an_approximate_page_is_approximate() -> None:
-    cache = Harness(60, layout=CODED)
+    cache = CodedHarness(60)
     session = cache.open(8 * SIZE)
     cache.compute(session)
     session.tokens += range(500, 500 + 2 * SIZE)
@@ -52,7 +52,7 @@ def test_a_fork_does_not_lose_its_pages_to_its_own_copy() -> None:
 
 
 def test_a_refresh_that_nobody_asked_for_takes_nothing_from_idle_sessions() -> None:
-    cache = Harness(25, layout=CODED)
+    cache = CodedHarness(25)
     session, others = cache.open(8 * SIZE), []
     session.last_used = 1
     cache.compute(session)
@@ -62,12 +62,12 @@ def test_a_refresh_that_nobody_asked_for_takes_nothing_from_idle_sessions() -> N
         cache.truncate(others[-1], 2 * SIZE)
     assert cache.pages.available_slots > 8 * cache.pages.per_frame
     with pytest.raises(OutOfPages):
-        cache.refresh(session, at_all_costs=False)
+        cache.refresh(session, politely=True)
     assert all(other.pages for other in others)
 
 
 def test_a_session_too_large_to_be_refreshed_does_not_keep_another_from_it() -> None:
-    cache = Harness(18, layout=CODED)
+    cache = CodedHarness(18)
     large, small = cache.open(26 * SIZE), cache.open(5 * SIZE)
     for session in (large, small):
         tokens = session.tokens[:]
@@ -75,22 +75,22 @@ def test_a_session_too_large_to_be_refreshed_does_not_keep_another_from_it() -> 
             session.tokens[:] = tokens[:stop]
             cache.compute(session)
     assert cache.approximate_tokens(large) > cache.approximate_tokens(small) > 0
-    assert cache.most_approximate(1) is small
+    assert cache.fresh_pages.most_approximate(1) is small
 
 
 def test_scattered_coded_pages_move_together_when_there_is_no_other_room() -> None:
-    cache = Harness(10, layout=CODED)
+    cache = CodedHarness(10)
     session = cache.open(9 * SIZE)
     cache.compute(session)
     for index, page in enumerate(session.pages):  # each to a frame of its own
         if cache.pages.is_coded(page):
-            cache._precision._move(session, [index], [True], cache.store.take([page]), None)
+            cache.precision._move(session, [index], [True], cache.store.take([page]), None)
     assert cache.pages.available == 1
     assert len(session.tokens) + 4 * SIZE < cache.capacity_tokens(session.tokens)
     session.tokens += range(4 * SIZE)
     with pytest.raises(OutOfPages):
         cache.reserve(session, len(session.tokens))
-    cache.make_all_room(session)
+    cache._leave_pool_to(session)
     cache.check()
     cache.compute(session)
     cache.check_content(session)

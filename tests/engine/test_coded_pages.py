@@ -10,12 +10,15 @@ import pytest
 import torch
 
 from engine import Engine, EngineConfig, Sampling, Session
+from engine.coded.cache import CodedCache
+from engine.coded.codec import CODECS, Codec
+from engine.coded.layout import CodedLayout
 from engine.errors import SettingError
 from engine.kv.cache import KVCache
-from engine.kv.codec import CODECS, Codec
+from engine.kv.check import check_cache
 from engine.kv.layout import PageLayout
 from tests.engine.driving import TEXT, Recorder, ask
-from tests.engine.paging import CODED, SIZE, WINDOW, Harness
+from tests.engine.paging import SIZE, WINDOW, CodedHarness
 
 MakeEngine = Callable[..., Engine]
 
@@ -71,7 +74,7 @@ def test_the_first_page_and_the_window_stay_in_full_precision(make_coded: MakeEn
 
 
 def test_a_shared_page_is_coded_for_whoever_needs_it_and_left_to_the_others() -> None:
-    cache = Harness(40, layout=CODED)
+    cache = CodedHarness(40)
     parent = cache.open(5 * SIZE)
     cache.compute(parent)
     plain = list(parent.pages)
@@ -196,18 +199,18 @@ def test_a_refresh_that_fails_is_not_begun_again_before_the_next_request(
     engine = make_coded(refresh_tokens=64)
     session = engine.open([5] * 300)
     engine.generate(session, [6] * 200, Sampling(max_tokens=3)).result()
-    tries, run_layer = 0, engine._model.run_layer
+    tries, run_layer = 0, engine._executor.run_layer
 
     def fail(*_: Any) -> Any:
         nonlocal tries
         tries += 1
         raise MemoryError("injected")
 
-    engine._model.run_layer = fail  # type: ignore[method-assign]
+    engine._executor.run_layer = fail  # type: ignore[method-assign]
     _until(lambda: tries > 0)
     time.sleep(0.3)
     assert tries == 1
-    engine._model.run_layer = run_layer  # type: ignore[method-assign]
+    engine._executor.run_layer = run_layer  # type: ignore[method-assign]
     assert len(engine.generate(session, [7], Sampling(max_tokens=3)).result().tokens) == 3
     _until(lambda: session.refreshed_tokens > 0)
 
@@ -222,9 +225,11 @@ def test_more_conversations_fit_into_the_same_memory() -> None:
         def put(self, coded: Any, pages: Any) -> None: ...
 
     def held(codec: str | None) -> int:
-        coded = Codec.of(codec, 64) if codec else None
-        layout = PageLayout(30, 3, 64, 16, torch.bfloat16, coded)
-        cache = KVCache(layout, 2**30 // layout.frame_bytes, NoStore())
+        plain = PageLayout(30, 3, 64, 16, torch.bfloat16)
+        cache = KVCache(plain, 2**30 // plain.page_bytes, NoStore())
+        if codec:
+            layout = CodedLayout.of(plain, Codec.of(codec, 64))
+            cache = CodedCache(layout, 2**30 // layout.page_bytes, NoStore())
         count = 0
         while True:
             session = Session("me", tokens=[count, *range(3_999)])
@@ -234,8 +239,8 @@ def test_more_conversations_fit_into_the_same_memory() -> None:
                 cache.reserve(session, session.kv_tokens + chunk)
                 cache.advance(session, chunk)
             count += 1
-            if any(s.pending_tokens for s in cache.sessions()):  # one had to give way
-                cache.check()
+            if any(s.pending_tokens for s in cache.sessions):  # one had to give way
+                check_cache(cache)
                 return count - 1
 
     plain = held(None)
@@ -269,14 +274,14 @@ def test_an_unknown_codec_and_heads_that_it_cannot_take_are_refused_with_a_sente
 
 def _held_refreshes(engine: Engine) -> tuple[threading.Event, threading.Event]:
     """Holds every refresh at its next layer: set when one is there, and to be set to let it go."""
-    run_layer, begun, go_on = engine._model.run_layer, threading.Event(), threading.Event()
+    run_layer, begun, go_on = engine._executor.run_layer, threading.Event(), threading.Event()
 
     def slow(*given: Any) -> torch.Tensor:
         begun.set()
         assert go_on.wait(30)
         return run_layer(*given)
 
-    engine._model.run_layer = slow  # type: ignore[method-assign]
+    engine._executor.run_layer = slow  # type: ignore[method-assign]
     return begun, go_on
 
 

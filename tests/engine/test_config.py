@@ -11,8 +11,7 @@ import engine.device
 from engine import EngineConfig
 from engine.config import KVMemory
 from engine.errors import ModelNotFound, PoolTooSmall, SettingError
-from engine.kv.layout import PageLayout
-from engine.loading import kv_layout, pool_frames
+from engine.loading import codec_name, plain_layout, pool_frames
 from engine.model_config import ModelConfig
 from engine.weights import model_folder
 
@@ -64,7 +63,7 @@ def test_a_token_of_smollm2_takes_23040_bytes() -> None:
 def _pages(monkeypatch: pytest.MonkeyPatch, kv: str, ram: int, free: int, **more: Any) -> int:
     monkeypatch.setattr("engine.loading.ram_limit_bytes", lambda: ram)
     monkeypatch.setattr("engine.loading.free_bytes", lambda _: free)
-    layout = PageLayout.of(MODEL, 16, torch.bfloat16)
+    layout = plain_layout(EngineConfig("m"), MODEL, torch.bfloat16)
     return pool_frames(EngineConfig("m", kv_memory=kv, **more), MODEL, CPU, layout)
 
 
@@ -93,8 +92,8 @@ def test_kv_is_coded_where_it_is_asked_for_or_memory_is_short(
 ) -> None:
     monkeypatch.setattr("engine.loading.ram_limit_bytes", lambda: ram)
     config = EngineConfig("m", kv_dtype=setting)
-    layout = kv_layout(config, MODEL, CPU, torch.bfloat16)
-    assert (layout.codec and layout.codec.name) == codec
+    layout = plain_layout(config, MODEL, torch.bfloat16)
+    assert codec_name(config, MODEL, CPU, layout) == codec
 
 
 def test_a_pool_that_does_not_fit_is_refused_with_what_would(

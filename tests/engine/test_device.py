@@ -6,8 +6,7 @@ from pathlib import Path
 import torch
 
 from engine import Engine, EngineConfig, Sampling
-from engine.refresh import Refresh
-from engine.sampler import Sampler
+from tests.engine.driving import compute
 
 MakeEngine = Callable[..., Engine]
 
@@ -17,17 +16,13 @@ def test_no_tensor_is_made_on_the_default_device(tiny_folder: Path) -> None:
     # whatever meets it fails: a CPU stands in for "the configured device", meta for any other.
     with torch.device("meta"):
         engine = Engine(EngineConfig(str(tiny_folder), device="cpu", dtype="float32"))
-        engine.shutdown()
         session, other = engine.open([5] * 40), engine.open([6] * 9)
         for each in (session, other):
             engine._cache.reserve(each, 128)
-        logits = engine._runner.run([(session, 40), (other, 9)])
-        refresh = Refresh(engine._model, engine._pool, session, idle=False)
-        engine._cache.add(refresh.shadow)
-        engine._cache.reserve_exact(refresh.shadow, at_all_costs=True)
-        refresh.step(9)
-        sampler = Sampler(Sampling(temperature=1.0, top_p=0.9, seed=1, repetition_penalty=1.2))
-        token = sampler.choose(logits[0], [1, 2, 3])
+        logits = compute(engine, [(session, 40), (other, 9)], all_logits=False)
+        assert engine.recompute(session) == 40
+        new = engine.generate(other, [7] * 3, Sampling(max_tokens=5, temperature=1.0, seed=1))
+        assert all(0 <= token < logits.shape[1] for token in new.result(60).tokens)
+        engine.shutdown()
     assert logits.device.type == "cpu"
-    assert 0 <= token < logits.shape[1]
     assert torch.isfinite(logits).all()

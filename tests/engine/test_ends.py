@@ -68,11 +68,11 @@ def test_an_error_ends_one_request_and_leaves_the_others_running(make_engine: Ma
 
 def test_logits_that_are_not_finite_end_the_request_with_an_error(make_engine: MakeEngine) -> None:
     engine = make_engine()
-    run = engine._runner.run
-    engine._runner.run = lambda parts: run(parts) * float("nan")  # type: ignore[method-assign]
+    executor, forward = engine._executor, engine._executor.forward
+    executor.forward = lambda *given: forward(*given) * float("nan")  # type: ignore[method-assign]
     with pytest.raises(StepFailed, match="not finite"):
         ask(engine, engine.open(), "Hello?").result()
-    engine._runner.run = run  # type: ignore[method-assign]
+    executor.forward = forward  # type: ignore[method-assign]
     assert ask(engine, engine.open(), "Hello?").result().tokens
 
 

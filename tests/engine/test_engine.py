@@ -8,6 +8,7 @@ import torch
 
 from engine import Engine, Sampling
 from engine.errors import QueueFull
+from engine.reference.executor import ReferenceExecutor
 from tests.engine.driving import TEXT, MakeEngine, Recorder, alone, ask
 
 # -- what a turn computes ----------------------------------------------------------------------
@@ -237,13 +238,16 @@ def test_the_memory_report_equals_what_the_tensors_hold(make_engine: MakeEngine)
     engine.set_system("Be brief.")
     report = engine.memory()
     pool = engine._pool
-    held = pool.slots.untyped_storage().nbytes()
+    held = pool.buffer.untyped_storage().nbytes()
     assert report.kv_pool_bytes == held == report.pages_total * report.kv_page_bytes
     assert report.pages_total == 3 * 2**20 // 8192
     seen: dict[int, torch.Tensor] = {}
-    for owner in (engine._model, *engine._model.layers):
+    executor = engine._executor
+    assert isinstance(executor, ReferenceExecutor)
+    weights = executor._model.weights
+    for owner in (weights, *weights.layers):
         for value in vars(owner).values():
-            if isinstance(value, torch.Tensor) and value is not engine._model._inverse_frequencies:
+            if isinstance(value, torch.Tensor):
                 seen[value.data_ptr()] = value
     assert report.weights_bytes == sum(t.untyped_storage().nbytes() for t in seen.values())
     parts = report.pages_static + report.pages_sessions + report.pages_cached + report.pages_free

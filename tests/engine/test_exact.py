@@ -14,8 +14,8 @@ TEXT = "The quick brown fox jumps over the lazy dog while the cache keeps every 
 
 def _kv(engine: Engine, session: Session) -> tuple[torch.Tensor, torch.Tensor]:
     """Keys and values of a session as they are stored: two of [layers, kv_heads, tokens, d]."""
-    table = torch.tensor(session.pages)
-    layers = range(engine._pool.keys.shape[0])
+    table = torch.tensor(list(session.pages))
+    layers = range(engine._pool.layout.layers)
     pairs = [engine._pool.read(layer, table, session.kv_tokens) for layer in layers]
     keys, values = zip(*pairs, strict=True)
     return torch.stack(keys), torch.stack(values)

@@ -1,6 +1,7 @@
 """Every supported family on tiny random weights, against transformers, in float32."""
 
 from collections.abc import Callable
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 
 from engine import Engine, EngineConfig
 from engine.errors import UnsupportedArchitecture, WeightsUnusable
+from tests.engine.driving import compute_in_chunks
 
 _LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
@@ -44,13 +46,8 @@ def test_family_equals_transformers(name: str, make_tiny: Callable[..., Path]) -
     for chunk in (300, 37, 1):
         session = engine.open(tokens[:1])
         session.tokens[:] = tokens if chunk > 1 else tokens[:60]  # by ones is decoding
-        rows = []
-        while session.pending_tokens:
-            count = min(chunk, session.pending_tokens)
-            engine._cache.reserve(session, session.kv_tokens + count)
-            rows.append(engine._runner.run([(session, count)], all_logits=True))
-            session.kv_tokens += count
-        worst = (torch.cat(rows) - expected[: len(session.tokens)]).abs().max()
+        ours = compute_in_chunks(engine, session, repeat(chunk))
+        worst = (ours - expected[: len(session.tokens)]).abs().max()
         assert worst < 1e-3, f"chunks of {chunk}: {worst}"
         engine.close(session)
     engine.shutdown()

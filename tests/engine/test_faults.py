@@ -21,7 +21,7 @@ from engine.errors import (
     UnknownToken,
     WeightsUnusable,
 )
-from engine.refresh import Refresh
+from engine.exact.job import RefreshJob
 from engine.tokenizer import Tokenizer
 
 MakeEngine = Callable[..., Engine]
@@ -134,12 +134,12 @@ def test_a_recomputation_that_fails_leaves_the_kv(make_engine: MakeEngine) -> No
     session = engine.open([7] * 100)
     engine.generate(session, (), Sampling(max_tokens=2)).result()
     held, pages = session.kv_tokens, list(session.pages)
-    run_layer = engine._model.run_layer
-    engine._model.run_layer = _fail  # type: ignore[method-assign]
+    run_layer = engine._executor.run_layer
+    engine._executor.run_layer = _fail  # type: ignore[method-assign]
     with pytest.raises(StepFailed, match="injected fault"):
         engine.recompute(session)
     assert (session.kv_tokens, session.pages) == (held, pages)
-    engine._model.run_layer = run_layer  # type: ignore[method-assign]
+    engine._executor.run_layer = run_layer  # type: ignore[method-assign]
     assert engine.recompute(session) == len(session.tokens)
 
 
@@ -161,21 +161,19 @@ def test_a_step_that_finds_too_little_memory_is_made_smaller(
         for prompt in prompts
     ]
     short = make_engine()
-    run = short._runner.run
+    forward = short._executor.forward
     most = 20
-    rows: list[int] = []
     batches: list[weakref.ref[torch.Tensor]] = []
 
-    def with_little_memory(parts: Any, all_logits: bool = False) -> torch.Tensor:
+    def with_little_memory(step: Any, *given: Any) -> torch.Tensor:
         assert all(batch() is None for batch in batches), "a failed batch is still held"
-        rows.append(sum(count for _, count in parts))
-        if rows[-1] > most:
-            batch = torch.empty(rows[-1])
+        if step.rows > most:
+            batch = torch.empty(step.rows)
             batches.append(weakref.ref(batch))
             raise error
-        return run(parts, all_logits)
+        return forward(step, *given)
 
-    short._runner.run = with_little_memory  # type: ignore[method-assign]
+    short._executor.forward = with_little_memory  # type: ignore[method-assign]
     short._scheduler.budget._tokens = 256
     answers = [short.generate(short.open(prompt), (), Sampling(max_tokens=6)) for prompt in prompts]
     assert [answer.result(60).tokens for answer in answers] == expected
@@ -188,10 +186,10 @@ def test_the_time_of_a_failed_step_says_nothing_of_how_long_steps_take(
     make_engine: MakeEngine,
 ) -> None:
     engine = make_engine()
-    run = engine._runner.run
+    executor, forward = engine._executor, engine._executor.forward
 
-    def slow_fault(parts: Any, all_logits: bool = False) -> torch.Tensor:
-        engine._runner.run = run  # type: ignore[method-assign]
+    def slow_fault(*_: Any) -> torch.Tensor:
+        executor.forward = forward  # type: ignore[method-assign]
         time.sleep(1)
         raise RuntimeError("injected fault")
 
@@ -203,7 +201,7 @@ def test_the_time_of_a_failed_step_says_nothing_of_how_long_steps_take(
         record(tokens, seconds)
 
     engine._scheduler.budget.record = recording  # type: ignore[method-assign]
-    engine._runner.run = slow_fault  # type: ignore[method-assign]
+    executor.forward = slow_fault  # type: ignore[method-assign]
     with pytest.raises(StepFailed, match="injected fault"):
         _answer(engine)
     assert not recorded
@@ -216,7 +214,7 @@ def test_an_error_that_a_device_tells_late_ends_its_requests_and_not_the_loop(
 ) -> None:
     engine = make_engine()
     with monkeypatch.context() as patch:
-        patch.setattr("engine.loop.synchronize", _fail)
+        patch.setattr("engine.executor.synchronize", _fail)
         with pytest.raises(StepFailed, match="injected fault"):
             _answer(engine)
     assert _answer(engine)
@@ -253,14 +251,14 @@ def test_a_request_waits_for_the_pages_of_a_recomputation_that_goes_on(
     engine._scheduler.budget._tokens = 512.0  # the whole prompt in one step
     session, other = engine.open([7] * 300), engine.open([8] * 400)
     begun, go_on = threading.Event(), threading.Event()
-    step = Refresh.step
+    step = RefreshJob.step
 
-    def small_step(refresh: Refresh, tokens: int) -> int:
+    def small_step(job: RefreshJob, tokens: int) -> int:
         begun.set()
         assert go_on.wait(60)
-        return step(refresh, 1)
+        return step(job, 1)
 
-    monkeypatch.setattr(Refresh, "step", small_step)
+    monkeypatch.setattr(RefreshJob, "step", small_step)
     waiting = threading.Thread(target=engine.recompute, args=(session,))
     waiting.start()
     assert begun.wait(60)

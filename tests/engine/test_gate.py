@@ -3,8 +3,10 @@
 import gc
 import json
 import shutil
+import subprocess
+import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,22 +14,25 @@ from typing import Any
 import pytest
 import torch
 
-from engine import Engine, EngineConfig, gate
-from engine.backend import Model
-from engine.gate import TEXT, Gate
-from engine.kv.codec import CODECS, Codec, Codes, Format, hadamard
+from engine import Engine, EngineConfig
+from engine.coded import gate
+from engine.coded.codec import CODECS, Codec, Codes, Coding, hadamard
+from engine.coded.gate import TEXT, Gate
+from engine.coded.layout import CodedLayout
+from engine.coded.pool import CodedPool
+from engine.coded.verdict import POSITIONS, Verdict, measure
+from engine.executor import Executor
 from engine.kv.layout import PageLayout
 from engine.kv.pool import PagePool
 from engine.tokenizer import Tokenizer
-from engine.verdict import POSITIONS, Verdict, measure
 
 GOOD = Verdict(kl=0.001, top1=0.99, error=0.01, positions=1024, dtype="float32")
 BAD = GOOD._replace(kl=0.0201)
 
 
 @pytest.fixture(scope="module")
-def model(real_engine: Engine) -> Model:
-    return real_engine._model
+def model(real_engine: Engine) -> Executor:
+    return real_engine._executor
 
 
 @pytest.fixture(scope="module")
@@ -36,17 +41,19 @@ def tokens(tokenizer_files: Path) -> list[int]:
     return Tokenizer(tokenizer_files).encode(TEXT.read_text(encoding="utf-8"))
 
 
-def _layout(model: Model, codec: Codec) -> PageLayout:
-    return PageLayout.of(model.config, 16, torch.float32, codec)
+def _layout(model: Executor, codec: Codec) -> CodedLayout:
+    config = model.config
+    plain = PageLayout(config.layers, config.kv_heads, config.head_dim, 16, torch.float32)
+    return CodedLayout.of(plain, codec)
 
 
-def test_what_was_measured_with_is_free_at_once(model: Model, monkeypatch: Any) -> None:
+def test_what_was_measured_with_is_free_at_once(model: Executor, monkeypatch: Any) -> None:
     """The real pool is sized by what is free then, before the garbage collector comes by."""
     pools: list[weakref.ref[PagePool]] = []
     make_pool = type(model).make_pool
 
-    def noting(self: Model, layout: PageLayout, frames: int) -> PagePool:
-        pool = make_pool(self, layout, frames)
+    def noting(self: Executor, layout: PageLayout, frames: int, rows: int = 1) -> PagePool:
+        pool = make_pool(self, layout, frames, rows)
         pools.append(weakref.ref(pool))
         return pool
 
@@ -65,7 +72,7 @@ def test_what_was_measured_with_is_free_at_once(model: Model, monkeypatch: Any) 
 
 
 @dataclass(frozen=True)
-class Scaled(Format):
+class Scaled(Coding):
     """Comes back larger or smaller than it was."""
 
     factor: float = 2.0
@@ -75,7 +82,7 @@ class Scaled(Format):
 
 
 @dataclass(frozen=True)
-class NotRotatedThere(Format):
+class NotRotatedThere(Coding):
     """Codes what was not rotated, and rotates back."""
 
     def encode(self, x: torch.Tensor) -> Codes:
@@ -83,7 +90,7 @@ class NotRotatedThere(Format):
 
 
 @dataclass(frozen=True)
-class NotRotatedBack(Format):
+class NotRotatedBack(Coding):
     def decode(self, codes: Codes) -> torch.Tensor:
         rows = super().decode(codes)
         return rows @ hadamard(rows.shape[-1])
@@ -100,7 +107,7 @@ FEW = 256
 
 
 @pytest.mark.parametrize("name", CODECS)
-def test_a_healthy_codec_passes(name: str, model: Model, tokens: list[int]) -> None:
+def test_a_healthy_codec_passes(name: str, model: Executor, tokens: list[int]) -> None:
     found = measure(model, _layout(model, Codec.of(name, 64)), tokens[:FEW])
     assert found.positions == 64
     assert found.passes, found
@@ -109,7 +116,7 @@ def test_a_healthy_codec_passes(name: str, model: Model, tokens: list[int]) -> N
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_codec_that_gives_back_something_else_is_refused(
-    fault: str, model: Model, tokens: list[int]
+    fault: str, model: Executor, tokens: list[int]
 ) -> None:
     found = measure(model, _layout(model, FAULTS[fault]), tokens[:FEW])
     assert found.positions == 64
@@ -117,30 +124,30 @@ def test_a_codec_that_gives_back_something_else_is_refused(
 
 
 def test_keys_in_the_place_of_values_are_refused(
-    model: Model, tokens: list[int], monkeypatch: pytest.MonkeyPatch
+    model: Executor, tokens: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = PagePool._read_mixed
+    read = CodedPool._read_pages
 
     def swapped(
-        pool: PagePool, layer: int, table: torch.Tensor
+        pool: CodedPool, layer: int, table: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         keys, values = read(pool, layer, table)
         coded = (table >= pool.frames)[:, None, None, None]
         return torch.where(coded, values, keys), torch.where(coded, keys, values)
 
-    monkeypatch.setattr(PagePool, "_read_mixed", swapped)
+    monkeypatch.setattr(CodedPool, "_read_pages", swapped)
     assert not measure(model, _layout(model, Codec.of("int8", 64)), tokens[:FEW]).passes
 
 
 def test_a_page_off_by_one_is_refused(
-    model: Model, tokens: list[int], monkeypatch: pytest.MonkeyPatch
+    model: Executor, tokens: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put = PagePool.put
+    put = CodedPool.put
 
-    def shifted(pool: PagePool, coded: torch.Tensor, pages: Sequence[int]) -> None:
+    def shifted(pool: CodedPool, coded: torch.Tensor, pages: Sequence[int]) -> None:
         put(pool, coded, [*pages[1:], pages[0]])
 
-    monkeypatch.setattr(PagePool, "put", shifted)
+    monkeypatch.setattr(CodedPool, "put", shifted)
     found = measure(model, _layout(model, Codec.of("int8", 64)), tokens[:FEW])
     # Attention does not care about the order of pages, so predictions alone would not show it.
     assert found.kl < 0.001
@@ -156,23 +163,26 @@ def small(make_tiny: Callable[..., Path]) -> Path:
 
 
 @pytest.fixture
-def make_gate(small: Path, tmp_path: Path) -> Callable[..., Gate]:
+def make_gate(small: Path, tmp_path: Path) -> Iterator[Callable[..., Gate]]:
     """Gates of the small model with an empty cache, and what they say."""
 
     def make(folder: Path = small, said: list[str] | None = None, **settings: Any) -> Gate:
         config = EngineConfig(
             str(folder), device="cpu", kv_memory="1MiB", **({"dtype": "float32"} | settings)
         )
-        engine = Engine(config)
-        engine.shutdown()
+        engines.append(Engine(config))
         told = [] if said is None else said
-        return Gate(folder, engine._model, engine._tokenizer.encode, tmp_path, told.append)
+        executor, encode = engines[-1]._executor, engines[-1]._tokenizer.encode
+        return Gate(folder, executor, encode, tmp_path, told.append)
 
-    return make
+    engines: list[Engine] = []
+    yield make
+    for engine in engines:
+        engine.shutdown()
 
 
-def _small_layout(gate: Gate, name: str = "int8") -> PageLayout:
-    return _layout(gate._model, Codec.of(name, gate._model.config.head_dim))
+def _small_layout(gate: Gate, name: str = "int8") -> CodedLayout:
+    return _layout(gate._executor, Codec.of(name, gate._executor.config.head_dim))
 
 
 def test_at_least_a_thousand_positions_see_coded_pages(make_gate: Callable[..., Gate]) -> None:
@@ -209,20 +219,27 @@ def test_a_refused_codec_gives_way_to_the_next_better_one_that_passes(
         said: list[str] = []
         one = make_gate(said=said)
         layout, notices = one.choose(_small_layout(one, asked))
-        assert (layout.codec.name if layout.codec else None) == given
+        assert (layout.codec.name if isinstance(layout, CodedLayout) else None) == given
         names = list(CODECS)
         steps = names.index(asked) - (names.index(given) if given else -1)
         assert len(notices) == steps
         assert all(notice in said and "KL 0.02" in notice for notice in notices)
 
 
-def test_a_model_without_a_codec_is_not_measured(
-    make_gate: Callable[..., Gate], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gate, "measure", None)
-    one = make_gate()
-    layout = replace(_small_layout(one), codec=None)
-    assert one.choose(layout) == (layout, ())
+def test_an_engine_without_a_codec_runs_none_of_its_code(small: Path) -> None:
+    code = """
+import sys
+from engine import Engine, EngineConfig, Sampling
+engine = Engine(EngineConfig(sys.argv[1], device="cpu", backend="torch", kv_memory="1MiB"))
+engine.set_system("Be brief.")
+engine.generate(engine.open(), [5, 6], Sampling(max_tokens=3)).result()
+engine.shutdown()
+loaded = {name for name in sys.modules if name.startswith("engine.coded.")}
+print(sorted(loaded))
+"""
+    command = [sys.executable, "-c", code, str(small)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == "[]"
 
 
 def test_an_engine_says_which_codec_it_was_refused(small: Path, tmp_path: Path) -> None:
@@ -251,8 +268,7 @@ def test_a_verdict_is_remembered_by_the_models_content(
 ) -> None:
     measured: list[str] = []
 
-    def counted(_: Model, layout: PageLayout, *rest: Any) -> Verdict:
-        assert layout.codec is not None
+    def counted(_: Executor, layout: CodedLayout, *rest: Any) -> Verdict:
         measured.append(layout.codec.name)
         return GOOD
 

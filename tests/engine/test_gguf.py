@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from engine import Engine, EngineConfig, Sampling
 from engine.errors import WeightsUnusable
+from tests.engine.driving import compute
 
 _BLOCK = {
     "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
@@ -87,7 +88,7 @@ def write_gguf(
 def _logits(engine: Engine, tokens: list[int]) -> torch.Tensor:
     session = engine.open(tokens)
     engine._cache.reserve(session, len(tokens))
-    return engine._runner.run([(session, len(tokens))], all_logits=True)
+    return compute(engine, [(session, len(tokens))])
 
 
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -151,14 +152,14 @@ def test_a_files_rope_factors_are_applied(make_tiny: Callable[..., Path], tmp_pa
     }  # fmt: skip
     folder = make_tiny("Llama", vocab_size=1000, rope_parameters=scaling)
     original = Engine(EngineConfig(str(folder), device="cpu", dtype="float32"))
-    rope = original._model.config.rope
+    rope = original._executor.config.rope
     plain = [10000.0 ** (-2 * i / 16) for i in range(8)]
     factors = [p / f for p, f in zip(plain, rope.inverse_frequencies(16), strict=True)]
     assert max(factors) > 7
     file = tmp_path / "scaled.gguf"
     write_gguf(folder, file, "llama", rope_factors=factors)
     converted = Engine(EngineConfig(str(file), device="cpu", dtype="float32"))
-    assert converted._model.config.rope.inverse_frequencies(16) == pytest.approx(
+    assert converted._executor.config.rope.inverse_frequencies(16) == pytest.approx(
         rope.inverse_frequencies(16), rel=1e-5
     )
     original.shutdown()

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from engine.calculator.shape import Latent, Shape, read_config
+from engine.calculator.size import KV_DTYPES, Need, Size, attentions, rows
+from engine.coded.codec import CODECS, Codec
 from engine.errors import ModelNotFound, SettingError, WeightsUnusable
-from engine.kv.codec import CODECS, Codec
-from engine.kv.shape import Latent, Shape, read_config
-from engine.kv.size import KV_DTYPES, Need, Size, attentions, rows
 
 SEVEN_B = {"layers": 32, "heads": 32, "kv_heads": None, "head_dim": 128}
 DEEPSEEK_V2 = {

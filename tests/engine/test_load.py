@@ -14,6 +14,7 @@ import pytest
 
 from engine import Engine, EngineConfig, Generation, Sampling, Session
 from engine.errors import ContextTooLong, OutOfPages, QueueFull
+from engine.kv.check import check_cache
 
 SESSIONS = 64
 PAGES = 60
@@ -65,7 +66,7 @@ class Load:
         def check_then_plan() -> Any:  # the loop holds the lock here
             self.steps += 1
             try:
-                self.engine._cache.check()
+                check_cache(self.engine._cache)
             except Exception as error:
                 self.broken = self.broken or error
             return plan()

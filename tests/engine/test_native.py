@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch
 from engine import Engine, EngineConfig, Sampling, Session
 from engine.native import build
 from engine.native.build import Variant
+from tests.engine.driving import compute, compute_in_chunks
 
 WEIGHTS = ("auto", "bfloat16", "int8")  # `auto` is this file's own 4 and 8 bits, so int4 as well
 KL_LIMIT = 0.002
@@ -34,15 +36,10 @@ def _logits(engine: Engine, tokens: list[int], chunks: int | list[int]) -> torch
     """Logits at every position, computed in chunks of one size, or of the sizes in a list."""
     session = engine.open(tokens[:1])
     session.tokens[:] = tokens
-    sizes = iter(chunks) if isinstance(chunks, list) else iter([chunks] * len(tokens))
-    rows = []
-    while session.pending_tokens:
-        count = min(next(sizes), session.pending_tokens)
-        engine._cache.reserve(session, session.kv_tokens + count)
-        rows.append(engine._runner.run([(session, count)], all_logits=True))
-        session.kv_tokens += count
+    sizes = iter(chunks) if isinstance(chunks, list) else repeat(chunks)
+    logits = compute_in_chunks(engine, session, sizes)
     engine.close(session, forget=True)
-    return torch.cat(rows)
+    return logits
 
 
 def _kl(expected: torch.Tensor, found: torch.Tensor) -> float:
@@ -141,13 +138,13 @@ def test_a_batch_of_prefills_and_decodes_gives_each_its_own_logits(
         session.tokens[:] = tokens[:length]
         if length > count:
             cache.reserve(session, length - count)
-            engine._runner.run([(session, length - count)])
+            compute(engine, [(session, length - count)])
             session.kv_tokens = length - count
         cache.reserve(session, length)
         sessions.append((session, count))
-    together = engine._runner.run(sessions)
+    together = compute(engine, sessions, all_logits=False)
     for (session, count), row in zip(sessions, together, strict=True):
-        (alone,) = engine._runner.run([(session, count)])
+        (alone,) = compute(engine, [(session, count)], all_logits=False)
         assert _kl(alone[None], row[None]) < KL_LIMIT
         assert row.argmax() == alone.argmax() or alone.topk(2).values.diff().abs() < 0.2
         session.kv_tokens = len(session.tokens)
@@ -209,12 +206,12 @@ def test_threads_that_cannot_be_had_are_an_error_and_no_hang() -> None:
 import ctypes, resource
 from pathlib import Path
 from engine.native import build
-from engine.native.decoder import _Model
+from engine.native.weights import Model
 begin = build.load().functions.pageturn_open
 begin.restype = ctypes.c_void_p
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, used + 2**28))
-print(begin(ctypes.byref(_Model()), 500))
+print(begin(ctypes.byref(Model()), 500))
 """
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True

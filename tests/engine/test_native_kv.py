@@ -8,17 +8,21 @@ from typing import Any
 import pytest
 import torch
 
-from engine.attention.batch import Batch, Span
-from engine.attention.reference import ReferenceAttention
-from engine.kv.codec import CODECS, Codec
+from engine.coded.codec import CODECS, Codec
+from engine.coded.layout import CodedLayout
+from engine.coded.pool import CodedPool
 from engine.kv.layout import PageLayout
 from engine.kv.pool import PagePool
-from engine.model import Decoder
+from engine.kv.session import Session
 from engine.model_config import ModelConfig
 from engine.native import build
 from engine.native.build import Variant
-from engine.native.decoder import NativeDecoder, obstacle
-from engine.native.pool import NativePool
+from engine.native.coded_pool import NativeCodedPool
+from engine.native.executor import NativeExecutor, obstacle
+from engine.native.weights import NativeWeights
+from engine.reference.executor import ReferenceExecutor
+from engine.reference.weights import read_weights
+from engine.step import Part, Step
 from engine.weight_scheme import SchemedTensors
 from engine.weights import Tensors, read_json
 
@@ -29,39 +33,43 @@ def _config(folder: Path) -> ModelConfig:
     return ModelConfig.from_json(read_json(folder, "config.json"))
 
 
-def _native(folder: Path, variant: Variant | None = None, threads: int = 2) -> NativeDecoder:
+def _native(folder: Path, variant: Variant | None = None, threads: int = 2) -> NativeExecutor:
     with Tensors(folder) as tensors:
-        schemed = SchemedTensors(tensors, "bfloat16")
-        return NativeDecoder(build.load(variant), _config(folder), schemed, threads)
+        weights = NativeWeights(_config(folder), SchemedTensors(tensors, "bfloat16"))
+    return NativeExecutor(build.load(variant), _config(folder), weights, threads)
 
 
-def _batch(
+def _plain(config: ModelConfig, page_size: int, dtype: torch.dtype) -> PageLayout:
+    return PageLayout(config.layers, config.kv_heads, config.head_dim, page_size, dtype)
+
+
+def _step(
     parts: Sequence[tuple[torch.Tensor, int, torch.Tensor]], page_size: int, every: bool = True
-) -> Batch:
+) -> Step:
     """Of (tokens, position of the first, table) for each sequence."""
-    spans: list[Span] = []
-    row = 0
-    for tokens, start, table in parts:
-        spans.append(Span(row, row + len(tokens), table, start + len(tokens)))
-        row += len(tokens)
-    positions = torch.cat([torch.arange(s, s + len(t)) for t, s, _ in parts])
-    places = [table[torch.arange(s, s + len(t)) // page_size] for t, s, table in parts]
-    wanted = torch.arange(row) if every else torch.tensor([span.stop - 1 for span in spans])
-    return Batch(
-        tokens=torch.cat([tokens for tokens, _, _ in parts]), positions=positions,
-        pages=torch.cat(places), offsets=positions % page_size, spans=tuple(spans),
-        logit_rows=wanted,
-    )  # fmt: skip
+    made = []
+    for row, (tokens, start, table) in enumerate(parts):
+        session = Session("me", tokens=[0] * start + tokens.tolist())
+        session.pages.extend(table.tolist())
+        session.pages.take_row(row)
+        made.append(Part(session, start, len(tokens), all_logits=every))
+    return Step.of(made, page_size)
+
+
+def _logits(
+    executor: NativeExecutor | ReferenceExecutor, step: Step, pool: PagePool
+) -> torch.Tensor:
+    return executor.launch(step, pool).logits()
 
 
 def _tokens(count: int, seed: int = 1) -> torch.Tensor:
     return torch.randint(17, 1000, (count,), generator=torch.Generator().manual_seed(seed))
 
 
-def _layer_by_layer(model: NativeDecoder, batch: Batch, pools: list[PagePool]) -> torch.Tensor:
-    x = model.embed(batch.tokens)
+def _layer_by_layer(executor: NativeExecutor, step: Step, pools: list[PagePool]) -> torch.Tensor:
+    x = executor.embed(step.tokens.tolist())
     for layer, pool in enumerate(pools):
-        x = model.run_layer(layer, x, batch, pool)
+        x = executor.run_layer(layer, x, step, pool)
     return x
 
 
@@ -72,15 +80,15 @@ def test_layers_one_by_one_write_the_same_bits_as_a_whole_pass(
 ) -> None:
     folder = make_tiny()
     whole, split = _native(folder), _native(folder, threads=threads)
-    layout = PageLayout.of(whole.config, 16, torch.bfloat16)
+    layout = _plain(whole.config, 16, torch.bfloat16)
     one = replace(layout, layers=1)
     pool, pools = whole.make_pool(layout, 24), [split.make_pool(one, 24) for _ in range(2)]
     table = torch.randperm(24, generator=torch.Generator().manual_seed(2))
     tokens = _tokens(384)
     for start in [0, *range(128, 128 + 2 * rows, rows)]:
-        batch = _batch([(tokens[start : start + (rows if start else 128)], start, table)], 16)
-        whole.forward(batch, pool)
-        _layer_by_layer(split, batch, pools)
+        step = _step([(tokens[start : start + (rows if start else 128)], start, table)], 16)
+        _logits(whole, step, pool)
+        _layer_by_layer(split, step, pools)
     for layer, part in enumerate(pools):
         for mine, theirs in zip(
             pool.read(layer, table, start + rows), part.read(0, table, start + rows), strict=True
@@ -123,29 +131,31 @@ class _Pair:
         self.config, self.folder, self.page_size = _config(folder), folder, page_size
         with Tensors(folder) as tensors:
             schemed = SchemedTensors(tensors, "bfloat16")
-            attention = ReferenceAttention(self.config.sliding_window)
-            cpu = torch.device("cpu")
-            self.torch = Decoder(self.config, schemed, cpu, torch.float32, attention)
+            weights = read_weights(self.config, schemed, torch.device("cpu"), torch.float32)
+        self.torch = ReferenceExecutor(self.config, weights)
         self.codec = Codec.of(codec, self.config.head_dim)
-        self.layout = PageLayout.of(self.config, page_size, torch.bfloat16, self.codec)
+        self.layout = CodedLayout.of(_plain(self.config, page_size, torch.bfloat16), self.codec)
         self.count = self.layout.pages(LENGTH)
         self.tokens = [_tokens(LENGTH, seed) for seed in (1, 2)]
-        plain = replace(self.layout, codec=None, dtype=torch.float32)
-        self.exact = self.torch.make_pool(plain, 2 * self.count)
+        plain = replace(self.layout.plain, dtype=torch.float32)
+        self.exact = self.torch.make_pool(plain, 2 * self.count, rows=2)
         self.tables = torch.arange(2 * self.count).view(2, -1)
         parts = [(t, 0, table) for t, table in zip(self.tokens, self.tables, strict=True)]
-        self.torch.forward(_batch(parts, page_size, every=False), self.exact)
-        self.exact.slots.view(torch.float32).copy_(self.exact.slots.view(torch.float32).bfloat16())
+        _logits(self.torch, _step(parts, page_size, every=False), self.exact)
+        self.exact.buffer.view(torch.float32).copy_(
+            self.exact.buffer.view(torch.float32).bfloat16()
+        )
 
     def mixed(
-        self, native: NativeDecoder, coded: Callable[[int], bool]
-    ) -> tuple[PagePool, PagePool, torch.Tensor]:
+        self, native: NativeExecutor, coded: Callable[[int], bool]
+    ) -> tuple[PagePool, CodedPool, torch.Tensor]:
         """The same numbers for the torch backend and for the native one, with its tables."""
         last = (LENGTH - WINDOW) // self.page_size
         is_coded = [page < last and coded(page) for page in range(self.count)]
-        expected = self.torch.make_pool(self.exact.layout, self.exact.frames)
-        expected.slots.copy_(self.exact.slots)
-        pool = native.make_pool(self.layout, 4 * self.count)
+        expected = self.torch.make_pool(self.exact.layout, self.exact.frames, rows=3)
+        expected.buffer.copy_(self.exact.buffer)
+        pool = native.make_pool(self.layout, 4 * self.count, rows=3)
+        assert isinstance(pool, CodedPool)
         pool.slots.fill_(255)  # not numbers: nothing may be read that was never written
         frames = torch.randperm(2 * self.count, generator=torch.Generator().manual_seed(3))
         rows = torch.arange(self.page_size)
@@ -153,10 +163,8 @@ class _Pair:
         for page, frame in zip(self.tables.flatten().tolist(), frames.tolist(), strict=True):
             for layer in range(self.config.layers):
                 keys, values = self.exact.keys[layer, page], self.exact.values[layer, page]
-                pool.write(
-                    layer, torch.full_like(rows, frame), rows,
-                    keys.transpose(0, 1), values.transpose(0, 1),
-                )  # fmt: skip
+                slots = frame * self.page_size + rows
+                pool.write(layer, slots, keys.transpose(0, 1), values.transpose(0, 1))
                 if is_coded[page % self.count]:
                     c = self.codec
                     expected.keys[layer, page] = c.keys.decode(c.keys.encode(keys))
@@ -172,7 +180,7 @@ class _Pair:
 
     def errors(
         self,
-        native: NativeDecoder,
+        native: NativeExecutor,
         expected: PagePool,
         pool: PagePool,
         tables: torch.Tensor,
@@ -187,14 +195,14 @@ class _Pair:
         for step in steps:
             parts = [(self.tokens[n][start : start + rows], start) for n, start, rows in step]
             batches = [
-                _batch(
+                _step(
                     [(*part, t[n]) for part, (n, _, _) in zip(parts, step, strict=True)],
                     self.page_size,
                 )
                 for t in (self.tables, tables)
             ]
-            whole = self.torch.forward(batches[0], expected)
-            logits = native.forward(batches[1], pool)
+            whole = _logits(self.torch, batches[0], expected)
+            logits = _logits(native, batches[1], pool)
             found.append(float((logits - whole).abs().max() / whole.abs().max()))
         return found
 
@@ -280,7 +288,7 @@ def test_a_fault_is_far_outside_of_the_limit(
     pair = pairs("head_dim 64, three heads a group", codec, 16)
     native = _native(pair.folder)
     expected, pool, tables = pair.mixed(native, CODED["all but the first"])
-    assert isinstance(pool, NativePool)
+    assert isinstance(pool, NativeCodedPool)
     kept: list[torch.Tensor] = []
     fault(pool.store, kept)
     for error in pair.errors(native, expected, pool, tables, [STEPS[0], STEPS[6]]):
@@ -296,9 +304,9 @@ def test_any_number_of_threads_gives_the_same_bits(
         for threads in (1, 2, 3):
             native = _native(pair.folder, threads=threads)
             _, pool, tables = pair.mixed(native, CODED["all but the first"])
-            batch = _batch([(pair.tokens[0][-40:], LENGTH - 40, tables[0])], 16)
-            more = _batch([(pair.tokens[1][-1:], LENGTH - 1, tables[1])], 16)
-            found.append((native.forward(batch, pool), native.forward(more, pool)))
+            step = _step([(pair.tokens[0][-40:], LENGTH - 40, tables[0])], 16)
+            more = _step([(pair.tokens[1][-1:], LENGTH - 1, tables[1])], 16)
+            found.append((_logits(native, step, pool), _logits(native, more, pool)))
         for other in found[1:]:
             assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True)), codec
 
@@ -320,10 +328,11 @@ def test_what_the_kernels_cannot_read_is_said() -> None:
 # -- coding ----------------------------------------------------------------------------------
 
 
-def _filled(native: NativeDecoder, layout: PageLayout, frames: int) -> PagePool:
+def _filled(native: NativeExecutor, layout: CodedLayout, frames: int) -> CodedPool:
     """A pool of numbers of several sizes, with a few large channels, as keys have them."""
     generator = torch.Generator().manual_seed(5)
     pool = native.make_pool(layout, frames)
+    assert isinstance(pool, CodedPool)
     for half in (pool.keys, pool.values):
         half.copy_(torch.randn(half.shape, generator=generator) * 2)
     rows = torch.arange(layout.page_size)
@@ -331,7 +340,7 @@ def _filled(native: NativeDecoder, layout: PageLayout, frames: int) -> PagePool:
         k = torch.randn(len(rows), layout.kv_heads, layout.head_dim, generator=generator) * factor
         k[..., 3] *= 30
         for layer in range(layout.layers):
-            pool.write(layer, torch.full_like(rows, frame), rows, k, k.flip(-1))
+            pool.write(layer, frame * len(rows) + rows, k, k.flip(-1))
     return pool
 
 
@@ -345,21 +354,22 @@ def test_pages_are_coded_as_pytorch_codes_them(
         native = _native(folder, variant)
         for page_size in (16, 48):
             chosen = Codec.of(codec, head_dim)
-            layout = PageLayout.of(native.config, page_size, torch.bfloat16, chosen)
+            plain = _plain(native.config, page_size, torch.bfloat16)
+            layout = CodedLayout.of(plain, chosen)
             pool, pages = _filled(native, layout, 7), [5, 0, 3, 2, 1]
-            mine, theirs = pool.encode(pages), PagePool.encode(pool, pages)
+            mine, theirs = pool.encode(pages), CodedPool.encode(pool, pages)
             if not chosen.keys.rotates and not chosen.values.rotates:
                 assert torch.equal(mine, theirs), (variant, page_size)
                 continue
             numbers = [_decoded(pool, coded) for coded in (mine, theirs)]
-            for one, other, format_ in zip(*numbers, (chosen.keys, chosen.values), strict=True):
+            for one, other, coding in zip(*numbers, (chosen.keys, chosen.values), strict=True):
                 # A sum's last bit decides which of two codes a number on the edge gets.
-                step = other.abs().amax(-1, keepdim=True) * (0.6 if format_.rotates else 0.0)
+                step = other.abs().amax(-1, keepdim=True) * (0.6 if coding.rotates else 0.0)
                 assert ((one - other).abs() <= step).all(), (variant, page_size)
                 assert (one != other).float().mean() < 0.02, (variant, page_size)
 
 
-def _decoded(pool: PagePool, coded: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _decoded(pool: CodedPool, coded: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """What slots hold, read back through the first slot of a pool: [layers, pages, ...]."""
     halves: list[list[torch.Tensor]] = [[], []]
     table = torch.tensor([pool.frames])

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from engine import Engine, Sampling, Session
+from tests.engine.driving import compute_in_chunks
 
 TOLERANCE = 1e-3
 _SENTENCES = (
@@ -62,13 +64,7 @@ def session(real_engine: Engine) -> Iterator[Session]:
 def _logits(engine: Engine, session: Session, tokens: list[int], chunk: int) -> torch.Tensor:
     """Logits at every position, computed in chunks through the engine's own step."""
     session.tokens += tokens
-    rows = []
-    while session.pending_tokens:
-        count = min(chunk, session.pending_tokens)
-        engine._cache.reserve(session, session.kv_tokens + count)
-        rows.append(engine._runner.run([(session, count)], all_logits=True))
-        session.kv_tokens += count
-    return torch.cat(rows)
+    return compute_in_chunks(engine, session, repeat(chunk))
 
 
 @torch.inference_mode()

@@ -3,13 +3,12 @@
 import pytest
 
 from engine.errors import OutOfPages
-from engine.kv.cache import KVCache
 from engine.kv.prefix import PrefixCache
 from engine.kv.session import Session
 from tests.engine.paging import Harness
 
 
-def _cache(total: int = 16, static: int = 0, caching: bool = True) -> KVCache:
+def _cache(total: int = 16, static: int = 0, caching: bool = True) -> Harness:
     cache = Harness(total, caching=caching)
     if static:
         session = _compute(cache, list(range(900, 900 + static)), owner=None)
@@ -17,13 +16,13 @@ def _cache(total: int = 16, static: int = 0, caching: bool = True) -> KVCache:
     return cache
 
 
-def _open(cache: KVCache, tokens: list[int], owner: str | None = "ann") -> Session:
+def _open(cache: Harness, tokens: list[int], owner: str | None = "ann") -> Session:
     session = Session(owner, tokens=list(tokens))
     cache.add(session)
     return session
 
 
-def _compute(cache: KVCache, tokens: list[int], owner: str | None = "ann") -> Session:
+def _compute(cache: Harness, tokens: list[int], owner: str | None = "ann") -> Session:
     session = _open(cache, tokens, owner)
     cache.attach(session)
     cache.reserve(session, len(tokens))
@@ -32,7 +31,7 @@ def _compute(cache: KVCache, tokens: list[int], owner: str | None = "ann") -> Se
     return session
 
 
-def _hit(cache: KVCache, tokens: list[int], owner: str = "ann") -> int:
+def _hit(cache: Harness, tokens: list[int], owner: str = "ann") -> int:
     """Tokens that a newcomer with these tokens finds; leaves everything as it was."""
     session = _open(cache, tokens, owner)
     cache.attach(session)
@@ -65,10 +64,10 @@ def test_finding_a_page_in_use_raises_its_count_and_releasing_leaves_the_other()
 def test_finding_a_cached_page_takes_it_off_the_list_of_those_that_can_be_reused() -> None:
     cache = _cache(total=4)
     cache.close(_compute(cache, LONG))
-    assert cache.counts() == (4, 0, 0, 3, 1)
+    assert cache.census.counts() == (4, 0, 0, 3, 1)
     found = _open(cache, LONG)
     cache.attach(found)
-    assert cache.counts() == (4, 0, 3, 0, 1)
+    assert cache.census.counts() == (4, 0, 3, 0, 1)
     found.running = True
     with pytest.raises(OutOfPages):
         cache.reserve(_open(cache, [5] * 8), 8)
@@ -101,7 +100,7 @@ def test_pages_without_content_are_reused_before_cached_ones() -> None:
     cache = _cache(total=5)
     cache.close(_compute(cache, LONG))  # three cached, and its partial page is free again
     cache.reserve(_open(cache, [1] * 8), 8)
-    assert cache.counts() == (5, 0, 2, 3, 0)
+    assert cache.census.counts() == (5, 0, 2, 3, 0)
     assert _hit(cache, LONG) == 12
 
 
@@ -126,7 +125,7 @@ def test_of_two_equal_pages_evicting_one_keeps_the_other_findable() -> None:
     taker = _open(cache, [1] * 16)
     taker.running = two.running = True
     cache.reserve(taker, 16)  # evicts both pages of the first
-    assert cache.counts().cached == 0
+    assert cache.census.counts().cached == 0
     assert _hit(cache, [*LONG[:8], 1]) == 8
 
 
@@ -146,10 +145,10 @@ def test_a_failed_reservation_changes_nothing() -> None:
     cache = _cache(total=4)
     session = _compute(cache, LONG[:8])
     session.running = True
-    before = (list(session.pages), cache.counts(), cache.stats())
+    before = (list(session.pages), cache.census.counts(), cache.stats())
     with pytest.raises(OutOfPages):
         cache.reserve(session, 24)
-    assert (session.pages, cache.counts(), cache.stats()) == before
+    assert (session.pages, cache.census.counts(), cache.stats()) == before
 
 
 def test_a_page_is_published_when_it_is_full_and_only_after_its_kv_is_written() -> None:
@@ -260,9 +259,9 @@ def test_forgetting_a_session_leaves_nothing_of_it_to_be_found() -> None:
     cache.reserve(branch, 18)
     cache.advance(branch, branch.pending_tokens)
     cache.close(branch)
-    assert cache.counts().cached > 0
+    assert cache.census.counts().cached > 0
     cache.close(session, forget=True)
-    assert cache.counts().cached == 0
+    assert cache.census.counts().cached == 0
     assert _hit(cache, tokens) == 8
     cache.check()
 

@@ -8,14 +8,19 @@ import torch
 
 from engine import Sampling
 from engine.errors import SettingError
-from engine.sampler import Sampler
+from engine.sampler import NO_TOKEN, Sampler, choose, choose_one, pick
+from engine.sampling import Draw
 
-LOGITS = torch.tensor([1.0, 3.0, 2.0, -1.0, 2.9])
+LOGITS = np.array([1.0, 3.0, 2.0, -1.0, 2.9], dtype=np.float32)
 
 
-def _drawn(sampling: Sampling, logits: torch.Tensor = LOGITS, times: int = 300) -> set[int]:
+def _choose(sampler: Sampler, logits: np.ndarray, answer: list[int]) -> int:
+    return choose_one(logits, sampler.draw(answer))
+
+
+def _drawn(sampling: Sampling, logits: np.ndarray = LOGITS, times: int = 300) -> set[int]:
     sampler = Sampler(sampling)
-    return {sampler.choose(logits, []) for _ in range(times)}
+    return {_choose(sampler, logits, []) for _ in range(times)}
 
 
 def test_temperature_zero_takes_the_likeliest() -> None:
@@ -27,7 +32,7 @@ def test_top_k_keeps_the_k_likeliest() -> None:
 
 
 def test_top_p_keeps_the_smallest_set_with_that_probability() -> None:
-    probabilities = torch.softmax(LOGITS, -1)
+    probabilities = torch.softmax(torch.from_numpy(LOGITS), -1)
     two = float(probabilities[1] + probabilities[4])
     assert _drawn(Sampling(temperature=1.0, top_p=two - 0.01, seed=2)) == {1, 4}
     assert _drawn(Sampling(temperature=1.0, top_p=two + 0.01, seed=2)) == {1, 2, 4}
@@ -42,23 +47,23 @@ def test_min_p_drops_what_is_far_below_the_likeliest() -> None:
 
 def test_frequencies_follow_the_probabilities() -> None:
     sampler = Sampler(Sampling(temperature=1.0, seed=4))
-    draws = torch.tensor([sampler.choose(LOGITS, []) for _ in range(4000)])
+    draws = torch.tensor([_choose(sampler, LOGITS, []) for _ in range(4000)])
     seen = torch.bincount(draws, minlength=5) / 4000
-    assert torch.allclose(seen, torch.softmax(LOGITS, -1), atol=0.03)
+    assert torch.allclose(seen, torch.softmax(torch.from_numpy(LOGITS), -1), atol=0.03)
 
 
 def test_repetition_penalty_weakens_tokens_of_the_answer() -> None:
     sampler = Sampler(Sampling(repetition_penalty=2.0))
-    assert sampler.choose(LOGITS, []) == 1
-    assert sampler.choose(LOGITS, [1]) == 4
-    negative = torch.tensor([-1.0, -1.5])
-    assert sampler.choose(negative, [0]) == 1  # a negative logit is pushed down, not up
+    assert _choose(sampler, LOGITS, []) == 1
+    assert _choose(sampler, LOGITS, [1]) == 4
+    negative = np.array([-1.0, -1.5], dtype=np.float32)
+    assert _choose(sampler, negative, [0]) == 1  # a negative logit is pushed down, not up
 
 
 def test_the_same_seed_gives_the_same_tokens() -> None:
     first, second = (Sampler(Sampling(temperature=1.5, seed=9)) for _ in range(2))
-    assert [first.choose(LOGITS, []) for _ in range(50)] == [
-        second.choose(LOGITS, []) for _ in range(50)
+    assert [_choose(first, LOGITS, []) for _ in range(50)] == [
+        _choose(second, LOGITS, []) for _ in range(50)
     ]
 
 
@@ -94,15 +99,22 @@ def test_the_token_is_the_one_that_sorting_all_of_a_large_vocabulary_gives(
         logits = (random.standard_normal(20_000) * spread).round(1)  # with many equals
         weights = np.exp((logits - logits.max()) / temperature).astype(np.float32)
         for drawn in (0.0, *random.random(20), 1 - 1e-12):
-            found = Sampler(sampling)._pick(weights, drawn)
+            found = pick(weights, Draw(sampling, drawn))
             assert found == sorted_whole(weights, drawn, sampling), (spread, drawn)
 
 
-def test_logits_that_are_not_finite_are_an_error() -> None:
-    with pytest.raises(ValueError, match="not finite"):
-        Sampler(Sampling()).choose(torch.tensor([1.0, float("nan")]), [])
-    with pytest.raises(ValueError, match="not finite"):
-        Sampler(Sampling(temperature=1)).choose(torch.tensor([1.0, float("nan")]), [])
+def test_logits_that_are_not_finite_give_no_token() -> None:
+    broken = np.array([1.0, float("nan")], dtype=np.float32)
+    for sampling in (Sampling(), Sampling(temperature=1), Sampling(repetition_penalty=1.1)):
+        assert _choose(Sampler(sampling), broken, []) == NO_TOKEN
+    both = np.stack((broken, [1.0, 2.0]))
+    assert choose(both, [Draw(Sampling())] * 2, [NO_TOKEN] * 2) == [NO_TOKEN, 1]
+
+
+def test_a_token_that_is_drawn_while_the_next_is_planned_is_penalised_too() -> None:
+    draw = Sampler(Sampling(repetition_penalty=2.0)).draw([])
+    assert choose(LOGITS[None], [draw], [NO_TOKEN]) == [1]
+    assert choose(LOGITS[None], [draw], [1]) == [4]
 
 
 @pytest.mark.parametrize(

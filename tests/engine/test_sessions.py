@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from engine import Engine, Sampling, Session
+from engine.kv.pool import PagePool
+from engine.step import Ints, Step
 
 MakeEngine = Callable[..., Engine]
 TEXT = "The quick brown fox jumps over the lazy dog while the cache keeps every page. "
@@ -17,17 +19,20 @@ class Forwarded:
     def __init__(self, engine: Engine) -> None:
         self.tokens: dict[Session, dict[int, int]] = {}
         self.logits: dict[Session, torch.Tensor] = {}
-        self._run = engine._runner.run
-        engine._runner.run = self  # type: ignore[method-assign,assignment]
+        self._engine, executor = engine, engine._executor
+        self._forward = executor.forward
+        executor.forward = self  # type: ignore[method-assign,assignment]
 
-    def __call__(self, parts: list[tuple[Session, int]]) -> torch.Tensor:
-        for session, count in parts:
-            at = session.kv_tokens
+    def __call__(self, step: Step, tokens: Ints, pool: PagePool) -> torch.Tensor:
+        logits = self._forward(step, tokens, pool)
+        by_row = {r.session.pages.row: r.session for r in self._engine._scheduler.running}
+        rows = step.logit_rows.tolist()
+        for index, row in enumerate(step.table_rows.tolist()):
+            session, own = by_row[row], slice(*step.starts[index : index + 2].tolist())
             seen = self.tokens.setdefault(session, {})
-            seen |= dict(enumerate(session.tokens[at : at + count], start=at))
-        logits = self._run(parts)
-        for (session, _), row in zip(parts, logits, strict=True):
-            self.logits[session] = row
+            seen.update(zip(step.positions[own].tolist(), tokens[own].tolist(), strict=True))
+            if own.stop - 1 in rows:
+                self.logits[session] = logits[rows.index(own.stop - 1)]
         return logits
 
 

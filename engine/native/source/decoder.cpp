@@ -22,10 +22,10 @@ void Decoder::forward(const Pool& pool, const Step& step) {
     run([&](Own& own) { pass(own); });
 }
 
-void Decoder::embed(const int64_t* tokens, int count, float* out) {
+void Decoder::embed(const int32_t* tokens, int count, float* out) {
     run([&](Own&) {
         team_.share(count, [&](int row) {
-            decode_row(m_.embedding, int(tokens[row]), out + size_t(row) * m_.hidden);
+            decode_row(m_.embedding, tokens[row], out + size_t(row) * m_.hidden);
         });
     });
 }
@@ -33,7 +33,7 @@ void Decoder::embed(const int64_t* tokens, int count, float* out) {
 void Decoder::run_layer(int layer, float* x, const Pool& pool, const Step& step) {
     begin(pool, step);
     run([&](Own& own) {
-        team_.share(int(s_.rows), [&](int row) { turn(row); });
+        team_.share(s_.rows, [&](int row) { turn(row); });
         block(own, m_.layer[layer], 0, x);
     });
 }
@@ -43,7 +43,7 @@ void Decoder::encode(const Pool& pool, int layers, const int64_t* pages, int cou
     run([&](Own& own) {
         team_.share(layers * count * m_.kv_heads, [&](int i) {
             const int at = i / m_.kv_heads;
-            encode_page(pool, at / count, pages[at % count], i % m_.kv_heads, m_.head_dim,
+            encode_page(pool, at / count, int(pages[at % count]), i % m_.kv_heads, m_.head_dim,
                         (F*)own.space.data(), out + size_t(at) * pool.slot_bytes);
         });
     });
@@ -57,27 +57,38 @@ template <class Job> void Decoder::run(const Job& job) {
 void Decoder::begin(const Pool& pool, const Step& step) {
     p_ = pool;
     s_ = step;
-    work_.plan(s_, m_, group_);
-    reserve();
+    plan_.plan(s_, m_, group_);
+    reserve(s_.rows, s_.logit_rows);
+    parts_.get(plan_.parts * part_values());
+    if (p_.kind[OF_KEYS]) reserve_for_codes();
 }
 
 // All memory of a step, before the threads begin: nothing in a pass can fail.
-void Decoder::reserve() {
-    const size_t rows = s_.rows, inputs = std::max(rows, size_t(s_.logit_rows));
+void Decoder::reserve(size_t rows, size_t logit_rows) {
+    const size_t inputs = std::max(rows, logit_rows);
     x_.get(rows * m_.hidden);
     qkv_.get(rows * m_.layer[0].qkv.rows);
     q_.get(rows * q_values_);
     mixed_.get(rows * q_values_);
     gated_.get(rows * m_.intermediate);
     angles_.get(rows * m_.head_dim);
-    parts_.get(work_.parts * part_values());
     common_.reserve(inputs, widest_);
     for (Own& own : own_) {
         own.line.get(std::max(size_t(widest_), size_t(QUERIES) * m_.head_dim));
         own.panel.get(size_t(widest_) * PANEL * sizeof(bf16));
         own.input.reserve(ALONE, widest_);
     }
-    if (p_.kind[OF_KEYS]) reserve_for_codes();
+}
+
+size_t Decoder::workspace(int rows) {
+    reserve(rows, 1);
+    size_t bytes = common_.bytes() + q_.bytes();
+    for (const auto* buffer : {&x_, &qkv_, &mixed_, &gated_, &angles_, &parts_})
+        bytes += buffer->bytes();
+    for (const Own& own : own_)
+        bytes += own.line.bytes() + own.panel.bytes() + own.input.bytes() + own.queries.bytes() +
+                 own.turned.bytes() + own.space.bytes();
+    return bytes;
 }
 
 void Decoder::reserve_for_codes() {
@@ -90,8 +101,8 @@ void Decoder::reserve_for_codes() {
 
 void Decoder::pass(Own& own) {
     float* x = x_.data();
-    team_.share(int(s_.rows), [&](int row) {
-        decode_row(m_.embedding, int(s_.tokens[row]), x + size_t(row) * m_.hidden);
+    team_.share(s_.rows, [&](int row) {
+        decode_row(m_.embedding, s_.tokens[row], x + size_t(row) * m_.hidden);
         turn(row);
     });
     for (int l = 0; l < m_.layers; l++) block(own, m_.layer[l], l, x);
@@ -100,7 +111,7 @@ void Decoder::pass(Own& own) {
 
 // A layer on rows x, with layer l of the pool.
 void Decoder::block(Own& own, const Layer& layer, int l, float* x) {
-    const int rows = int(s_.rows), hidden = m_.hidden;
+    const int rows = s_.rows, hidden = m_.hidden;
     const auto add = [&](int row, int column, F a, F b) {
         float* out = x + size_t(row) * hidden + column;
         store(out, load(out) + a);
@@ -108,7 +119,7 @@ void Decoder::block(Own& own, const Layer& layer, int l, float* x) {
     };
     const auto normed = [&](const float* weight, const Matrix& next) {
         warm(own, next);
-        return prepare(own, rows, hidden, [=](int row, float* out) {
+        return prepare(own, rows, hidden, [=, this](int row, float* out) {
             norm(x + size_t(row) * hidden, weight, hidden, out);
         });
     };
@@ -119,7 +130,7 @@ void Decoder::block(Own& own, const Layer& layer, int l, float* x) {
                  store(out + LANES, b);
              });
     team_.share(rows, [&](int row) { place(l, layer, row); });
-    team_.share(int(work_.tasks.size()), [&](int i) { attend_task(own, l, i); });
+    team_.share(int(plan_.tasks.size()), [&](int i) { attend_task(own, l, i); });
     warm(own, layer.output);
     const Input mixed = prepare(own, rows, q_values_, [&](int row, float* out) {
         mixed_row(row, out);
@@ -240,7 +251,7 @@ void Decoder::place(int l, const Layer& layer, int row) {
     const int d = m_.head_dim, half = d / 2, size = p_.page_size;
     const float *cosine = angles_.data() + size_t(row) * d, *sine = cosine + half;
     float* line = qkv_.data() + size_t(row) * layer.qkv.rows;
-    const int offset = int(s_.positions[row] % size);
+    const int page = s_.slots[row] / size, offset = s_.slots[row] % size;
     for (int head = 0; head < m_.heads + m_.kv_heads; head++, line += d) {
         const bool query = head < m_.heads;
         const float* weight = query ? layer.q_norm : layer.k_norm;
@@ -254,7 +265,7 @@ void Decoder::place(int l, const Layer& layer, int row) {
             bf16* out = queries(row, head / group_) + head % group_ * d;
             for (int i = 0; i < d; i += LANES) store_narrow(out + i, load(line + i));
         } else {
-            bf16* out = p_.keys(l, s_.pages[row], head - m_.heads, d) + 2 * offset;
+            bf16* out = p_.keys(l, page, head - m_.heads, d) + 2 * offset;
             for (int i = 0; i < d; i += LANES) {
                 bf16 key[LANES];
                 store_narrow(key, load(line + i));
@@ -263,7 +274,7 @@ void Decoder::place(int l, const Layer& layer, int row) {
         }
     }
     for (int head = 0; head < m_.kv_heads; head++, line += d) {
-        bf16* out = p_.values(l, s_.pages[row], head, d);
+        bf16* out = p_.values(l, page, head, d);
         out += size_t(offset / 2) * 2 * d + offset % 2;
         for (int i = 0; i < d; i += LANES) {
             bf16 value[LANES];
@@ -273,109 +284,9 @@ void Decoder::place(int l, const Layer& layer, int row) {
     }
 }
 
-Sequence Decoder::sequence(int l, const Task& task) const {
-    return {p_, l, task.kv_head, m_.head_dim, s_.span[task.span].table};
-}
-
-void Decoder::attend_task(Own& own, int l, size_t index) {
-    const Task& task = work_.tasks[index];
-    const size_t following = index + team_.size();
-    if (following < work_.tasks.size() && work_.tasks[following].count <= FEW) {
-        const Task& next = work_.tasks[following];
-        const Sequence there = sequence(l, next);
-        there.fetch_block(there.block(next.start, next.stop));
-    }
-    const Span& span = s_.span[task.span];
-    const int d = m_.head_dim;
-    const Sequence sequence = this->sequence(l, task);
-    const bool coded = p_.kind[OF_KEYS] && sequence.has_codes(task.start, task.stop);
-    Running run;
-    run.mixed = own.line.data();
-    run.turned = coded && rotates(p_.kind[OF_VALUES]) ? own.turned.data() : nullptr;
-    for (int q = 0; q < task.count; q++)
-        run.position[q] = int(s_.positions[span.start + (task.first + q) / group_]);
-    attend(sequence, task_queries(own, task, coded), task.count, task.start, task.stop, m_.window,
-           scale_, own.space.data(), run);
-    for (int q = 0; q < task.count; q++) {
-        if (run.turned) {
-            float *to = run.mixed + size_t(q) * d, *back = own.turned.data() + QUERIES * d;
-            times(run.turned + size_t(q) * d, p_.inverse, d, back);
-            for (int i = 0; i < d; i += LANES) store(to + i, load(to + i) + load(back + i));
-        }
-        const int row = int(span.start) + (task.first + q) / group_;
-        const int head = task.kv_head * group_ + (task.first + q) % group_;
-        const float* mixed = run.mixed + size_t(q) * d;
-        const float total = sum(load(run.total[q]));
-        if (task.part < 0) {
-            float* out = mixed_.data() + size_t(row) * q_values_ + size_t(head) * d;
-            for (int i = 0; i < d; i += LANES) store(out + i, load(mixed + i) * splat(1 / total));
-        } else {
-            float* out = part(task.part, q);
-            std::memcpy(out, mixed, sizeof(float) * d);
-            out[d] = run.most[q];
-            out[d + 1] = total;
-        }
-    }
-}
-
-// A query after rotation by its position, in float32.
-const float* Decoder::query(const Task& task, int q) const {
-    const size_t row = s_.span[task.span].start + (task.first + q) / group_;
-    const int head = task.kv_head * group_ + (task.first + q) % group_;
-    return qkv_.data() + row * m_.layer[0].qkv.rows + size_t(head) * m_.head_dim;
-}
-
-Queries Decoder::task_queries(Own& own, const Task& task, bool coded) const {
-    const int d = m_.head_dim;
-    Queries q{};
-    q.plain = queries(int(s_.span[task.span].start), task.kv_head) + size_t(task.first) * d;
-    if (!coded) return q;
-    const Input input = own.queries.get();
-    const bool rotated = rotates(p_.kind[OF_KEYS]);
-    q.few = task.count <= FEW && p_.kind[OF_KEYS] != FP8;
-    q.turned = rotated ? input.narrow : q.plain;
-    q.words = input.words;
-    if (!q.few && !rotated) return q;
-    for (int i = 0; i < task.count; i++) {
-        const float* row = query(task, i);
-        if (rotated) {
-            float* turned = own.turned.data() + QUERIES * d;
-            times(row, p_.hadamard, d, turned);
-            row = turned;
-        }
-        if (q.few && rotated) set_query<INT4>(q.words, i, row, d);
-        else if (q.few) set_query<INT8>(q.words, i, row, d);
-        else
-            for (int j = 0; j < d; j += LANES)
-                store_narrow(input.narrow + i * d + j, load(row + j));
-    }
-    return q;
-}
-
-// A row's attention: as it is, or put together from parts where the keys were split.
-void Decoder::mixed_row(int row, float* out) {
-    const int d = m_.head_dim, span = work_.span_of[row];
-    std::memcpy(out, mixed_.data() + size_t(row) * q_values_, sizeof(float) * q_values_);
-    for (int head = 0; head < m_.heads; head++) {
-        const Split split = work_.splits[size_t(span) * m_.kv_heads + head / group_];
-        if (!split.count) continue;
-        const int q = (row - int(s_.span[span].start)) * group_ + head % group_;
-        float most = LOWEST, total = 0;
-        for (int i = 0; i < split.count; i++) most = std::max(most, part(split.first + i, q)[d]);
-        float* mixed = out + head * d;
-        std::memset(mixed, 0, sizeof(float) * d);
-        for (int n = 0; n < split.count; n++) {
-            const float* from = part(split.first + n, q);
-            const float weight = std::exp2((from[d] - most) * scale_);
-            total += weight * from[d + 1];
-            for (int i = 0; i < d; i++) mixed[i] += weight * from[i];
-        }
-        for (int i = 0; i < d; i++) mixed[i] /= total;
-    }
-}
-
 void Decoder::logits(Own& own) {
-    const int rows = int(s_.logit_rows), hidden = m_.hidden;
+    const int rows = s_.logit_rows, hidden = m_.hidden;
+    if (!rows) return;
     warm(own, m_.head);
     const Input last = prepare(own, rows, hidden, [&](int i, float* out) {
         norm(x_.data() + size_t(s_.logit_row[i]) * hidden, m_.norm, hidden, out);
@@ -396,50 +307,3 @@ void Decoder::logits(Own& own) {
 }
 
 }  // namespace pageturn
-
-namespace {
-template <class Job> int tried(const Job& job) {
-    try {
-        job();
-        return 0;
-    } catch (...) {  // no exception may cross into C
-        return 1;
-    }
-}
-}  // namespace
-
-extern "C" {
-
-void* pageturn_open(const pageturn::Model* model, int threads) {
-    try {
-        return new pageturn::Decoder(*model, threads);
-    } catch (...) {
-        return nullptr;
-    }
-}
-
-void pageturn_close(void* decoder) { delete static_cast<pageturn::Decoder*>(decoder); }
-
-// The others give 0, or 1 when there was not enough memory.
-int pageturn_forward(void* decoder, const pageturn::Pool* pool, const pageturn::Step* step) {
-    return tried([&] { static_cast<pageturn::Decoder*>(decoder)->forward(*pool, *step); });
-}
-
-int pageturn_embed(void* decoder, const int64_t* tokens, int count, float* out) {
-    return tried([&] { static_cast<pageturn::Decoder*>(decoder)->embed(tokens, count, out); });
-}
-
-int pageturn_layer(void* decoder, int layer, float* x, const pageturn::Pool* pool,
-                   const pageturn::Step* step) {
-    return tried([&] {
-        static_cast<pageturn::Decoder*>(decoder)->run_layer(layer, x, *pool, *step);
-    });
-}
-
-int pageturn_encode(void* decoder, const pageturn::Pool* pool, int layers, const int64_t* pages,
-                    int count, uint8_t* out) {
-    return tried([&] {
-        static_cast<pageturn::Decoder*>(decoder)->encode(*pool, layers, pages, count, out);
-    });
-}
-}

@@ -1,5 +1,5 @@
 // What a decoder is made of, and what it is asked. The first structures are filled by the Python
-// side (decoder.py), which mirrors their order.
+// side (weights.py, executor.py), which mirrors their order.
 
 #pragma once
 
@@ -36,11 +36,18 @@ struct Model {
 };
 
 struct Step {
-    int64_t rows, spans, logit_rows;
-    const int64_t *tokens, *positions, *pages;  // [rows]
-    const Span* span;
-    const int64_t* logit_row;
+    int32_t rows, sequences, logit_rows;
+    const int32_t *tokens, *positions, *slots;  // [rows]
+    const int32_t* starts;                      // [sequences + 1]
+    const int32_t *contexts, *table_rows;       // [sequences]
+    const int32_t* tables;                      // [..., table_entries]
+    int64_t table_entries;
+    const int32_t* logit_row;
     float* logits;  // [logit_rows, vocabulary]
+
+    Span span(int n) const {
+        return {starts[n], starts[n + 1], contexts[n], tables + table_rows[n] * table_entries};
+    }
 };
 
 constexpr int ALONE = 2;  // rows that every thread prepares for itself
@@ -60,6 +67,7 @@ template <class T> class Buffer {
         size_ = count;
     }
     T* data() const { return data_; }
+    size_t bytes() const { return size_ * sizeof(T); }
 
   private:
     T* data_ = nullptr;
@@ -80,6 +88,9 @@ class InputBuffer {
         words_.get(few * columns);
         scales_.get(few * columns / GROUP);
         sums_.get(few * columns / GROUP);
+    }
+    size_t bytes() const {
+        return narrow_.bytes() + words_.bytes() + scales_.bytes() + sums_.bytes();
     }
     Input get() const {
         return {{words_.data(), scales_.data(), sums_.data()}, narrow_.data()};
@@ -104,20 +115,20 @@ struct Split {
 
 // A step's attention in pieces. A span with few rows is cut along the keys, so that the threads
 // share one long context; the cuts lie on multiples of 256 whoever else is in the batch.
-struct Work {
+struct AttentionPlan {
     std::vector<Task> tasks;
-    std::vector<Split> splits;  // [spans, kv_heads]
+    std::vector<Split> splits;  // [sequences, kv_heads]
     std::vector<int> span_of;   // [rows]
     int parts = 0;
 
     void plan(const Step& step, const Model& model, int group) {
         tasks.clear();
-        splits.assign(step.spans * model.kv_heads, {0, 0});
+        splits.assign(size_t(step.sequences) * model.kv_heads, {0, 0});
         span_of.resize(step.rows);
         parts = 0;
-        for (int n = 0; n < step.spans; n++) {
-            const Span& span = step.span[n];
-            const int queries = int(span.stop - span.start) * group;
+        for (int n = 0; n < step.sequences; n++) {
+            const Span span = step.span(n);
+            const int queries = (span.stop - span.start) * group;
             std::fill(span_of.begin() + span.start, span_of.begin() + span.stop, n);
             for (int head = 0; head < model.kv_heads; head++)
                 // The latest rows see most keys: they go first.
@@ -125,9 +136,9 @@ struct Work {
                     Task task{n, head, first, std::min(QUERIES, queries - first), 0, 0, -1};
                     int64_t from = INT64_MAX;
                     for (int q = first; q < first + task.count; q++) {
-                        const int64_t position = step.positions[span.start + q / group];
-                        from = std::min(from, position);
-                        task.stop = std::max(task.stop, int32_t(position + 1));
+                        const int32_t position = step.positions[span.start + q / group];
+                        from = std::min<int64_t>(from, position);
+                        task.stop = std::max(task.stop, position + 1);
                     }
                     if (model.window)
                         task.start = std::max<int64_t>(0, from - model.window + 1) / KEYS * KEYS;
@@ -156,9 +167,11 @@ class Decoder {
     Decoder(const Model& model, int threads);
     void forward(const Pool& pool, const Step& step);
     // Rows of the embedding: out [count, hidden].
-    void embed(const int64_t* tokens, int count, float* out);
+    void embed(const int32_t* tokens, int count, float* out);
     // One layer on rows x [rows, hidden], in place, with layer 0 of a pool.
     void run_layer(int layer, float* x, const Pool& pool, const Step& step);
+    // Allocate what a step of so many rows needs; returns the bytes of all buffers.
+    size_t workspace(int rows);
     // Pages in full precision, coded: out [layers, count, slot_bytes].
     void encode(const Pool& pool, int layers, const int64_t* pages, int count, uint8_t* out);
 
@@ -175,7 +188,7 @@ class Decoder {
     };
 
     void begin(const Pool& pool, const Step& step);
-    void reserve();
+    void reserve(size_t rows, size_t logit_rows);
     void reserve_for_codes();
     template <class Job> void run(const Job& job);
     void pass(Own& own);
@@ -210,7 +223,7 @@ class Decoder {
     const Model m_;
     Team team_;
     std::vector<Own> own_;
-    Work work_;
+    AttentionPlan plan_;
     Pool p_{};
     Step s_{};
     int group_, q_values_, widest_;

@@ -176,7 +176,7 @@ inline float largest_of(const bf16* x, int count) {
 }
 
 // One head's part of a page in full precision, coded to a slot.
-inline void encode_page(const Pool& pool, int layer, int64_t page, int head, int d, F* space,
+inline void encode_page(const Pool& pool, int layer, int32_t page, int head, int d, F* space,
                         uint8_t* slot) {
     const Sequence source{pool, layer, head, d, &page};
     for (int side = 0; side < 2; side++) {

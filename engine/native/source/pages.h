@@ -49,9 +49,10 @@ struct Pool {
 // 4-bit rows are stored times a Hadamard matrix.
 constexpr bool rotates(int kind) { return kind == INT4; }
 
+// The rows of one sequence in a step.
 struct Span {
-    int64_t start, stop, context;  // rows; keys once this step's are written
-    const int64_t* table;          // [pages]
+    int32_t start, stop, context;  // rows; keys once this step's are written
+    const int32_t* table;          // [pages]
 };
 
 // What a run is read from; DECODED: from bfloat16 that was made of codes.
@@ -90,7 +91,7 @@ struct Block {
 struct Sequence {
     const Pool& pool;
     int layer, head, head_dim;
-    const int64_t* table;
+    const int32_t* table;
 
     Run run(int position) const {
         const int64_t page = table[position / pool.page_size];

@@ -1,6 +1,6 @@
 """Which pages of a session are coded, and which are exact. No tensors.
 
-A page is *coded* or in full precision (see `PageLayout`), and apart from that it is *exact* or
+A page is *coded* or in full precision (see `CodedLayout`), and apart from that it is *exact* or
 approximate: KV is exact when everything that it was computed from was in full precision. A coded
 page can be exact, rounded once; what is computed after it is approximate.
 """
@@ -8,16 +8,14 @@ page can be exact, rounded once; what is computed after it is approximate.
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from engine.kv.layout import PageLayout
-from engine.kv.pages import PageAllocator
+from engine.coded.layout import CodedLayout
+from engine.coded.pages import DividedPages
 from engine.kv.prefix import Node, PrefixCache
 from engine.kv.session import Session
 
 
-class PageStore(Protocol):
-    """What holds the numbers; see `PagePool`."""
-
-    def copy_page(self, source: int, target: int) -> None: ...
+class CodedPages(Protocol):
+    """What holds the numbers; see `CodedPool`."""
 
     def encode(self, pages: Sequence[int]) -> Any: ...
 
@@ -34,7 +32,7 @@ class Precision:
     """
 
     def __init__(
-        self, layout: PageLayout, pages: PageAllocator, prefix: PrefixCache, store: PageStore
+        self, layout: CodedLayout, pages: DividedPages, prefix: PrefixCache, store: CodedPages
     ) -> None:
         self._layout, self._pages, self._prefix, self._store = layout, pages, prefix, store
         self._approximate: set[int] = set()
@@ -43,10 +41,12 @@ class Precision:
         """Pages were given out: what they held does not matter any more."""
         self._approximate.difference_update(pages)
 
+    def note_exact(self, pages: Iterable[int]) -> None:
+        """All that these pages hold was computed from full precision."""
+        self._approximate.difference_update(pages)
+
     def note_written(self, session: Session, first: int) -> None:
         """KV was computed from what the session held, on its pages from index `first` on."""
-        if self._layout.codec is None:
-            return
         held = session.pages[: self._layout.pages(session.kv_tokens)]
         if any(self._pages.is_coded(page) or page in self._approximate for page in held):
             self._approximate.update(held[first:])
@@ -97,7 +97,7 @@ class Precision:
             before = session.pages[alone[0] - 1]
             self._move(session, alone, own, codes, before if self._pages.is_coded(before) else None)
 
-    def close_ranks(self, session: Session) -> None:
+    def compact(self, session: Session) -> None:
         """Move coded pages that nobody else holds into fewer frames, so that others become free.
 
         They stand apart where they were taken over from sessions that have gone.
@@ -150,9 +150,3 @@ class Precision:
             ),
             None,
         )
-
-    def keep_only(self, page: int, node: Node) -> None:
-        """Leave no other page with the same content findable, unless somebody holds it."""
-        for other in list(node.pages):
-            if other != page and not self._pages.holders(other):
-                self._pages.discard(other)

@@ -4,7 +4,7 @@ A page is coded once, when it is full and lies outside the recent window, from f
 is coded once and never again does not drift: the error of a key or value stays that of one rounding
 however long the conversation goes on.
 
-    format   a head's rows [page_size, head_dim]                 bytes a number
+    coding   a head's rows [page_size, head_dim]                 bytes a number
     int8     round(x / s), s = largest / 127 of 32 numbers       1 + 2 / 32
     int4     round(x H / s), s = largest / 7 of 32 numbers       1 / 2 + 2 / 32
                              of keys: furthest from 0 / -8
@@ -28,15 +28,15 @@ from engine.errors import SettingError
 from engine.quantised import GROUP
 
 CodecName = Literal["fp8", "int8", "k8v4", "int4"]
-FormatName = Literal["int8", "int4", "fp8"]
+CodingName = Literal["int8", "int4", "fp8"]
 
-CODECS: dict[str, tuple[FormatName, FormatName]] = {
+CODECS: dict[str, tuple[CodingName, CodingName]] = {
     "int8": ("int8", "int8"),
     "fp8": ("fp8", "fp8"),
     "k8v4": ("int8", "int4"),
     "int4": ("int4", "int4"),
 }
-"""Formats of keys and of values by the codec's name, the closest to full precision first."""
+"""Codings of keys and of values by the codec's name, the closest to full precision first."""
 
 ALIGNMENT = 64  # of a page, in bytes: a cache line
 FP8_LARGEST = 448.0
@@ -55,7 +55,7 @@ class Codes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Format:
+class Coding:
     """One way to hold a head's rows.
 
     Attributes:
@@ -64,7 +64,7 @@ class Format:
             counts on products without a sign (native/source/codes.h).
     """
 
-    name: FormatName
+    name: CodingName
     signed: bool = False
 
     @property
@@ -178,15 +178,15 @@ def _paley(prime: int) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Codec:
-    """Formats of a page's keys and values, and where they stand in it.
+    """Codings of a page's keys and values, and where they stand in it.
 
     A coded page of one layer holds four arrays, each over all KV heads: codes of keys, codes of
     values, scales of keys, scales of values.
     """
 
     name: str
-    keys: Format
-    values: Format
+    keys: Coding
+    values: Coding
 
     @staticmethod
     def of(name: str, head_dim: int) -> "Codec":
@@ -195,7 +195,7 @@ class Codec:
         Raises:
             SettingError: it cannot take heads of that size.
         """
-        keys, values = (Format(name) for name in CODECS[name])
+        keys, values = (Coding(name) for name in CODECS[name])
         if keys.name == "int4":
             keys = replace(keys, signed=True)
         if keys.rotates or values.rotates:

@@ -20,19 +20,24 @@ from typing import NamedTuple
 
 import torch
 
-from engine.attention.reference import ReferenceAttention
-from engine.backend import Model
+from engine.coded.codec import CODECS, Codec
+from engine.coded.layout import CodedLayout
+from engine.coded.verdict import STEP, Verdict, measure
 from engine.device import free_bytes
-from engine.kv.codec import CODECS, Codec
+from engine.executor import Executor
 from engine.kv.layout import PageLayout
-from engine.model import Decoder
-from engine.verdict import STEP, Verdict, measure
+from engine.reference.executor import ReferenceExecutor
+from engine.reference.weights import read_weights
 from engine.weight_scheme import SchemedTensors
 from engine.weights import Tensors
 
 _HERE = Path(__file__).parent
 TEXT = _HERE / "gate_text.txt"
-CODE = (*sorted(_HERE.glob("kv/*.py")), *(_HERE / name for name in ("reading.py", "verdict.py")))
+CODE = tuple(
+    sorted(
+        file for folder in ("coded", "kv", "exact") for file in (_HERE.parent / folder).glob("*.py")
+    )
+)
 """A verdict holds for this code: with other code it is measured again."""
 _SAMPLES, _SAMPLE_BYTES = 256, 4096
 _WIDE = (torch.float32, torch.float64)
@@ -51,7 +56,7 @@ class Gate:
     def __init__(
         self,
         folder: Path,
-        model: Model,
+        executor: Executor,
         encode: Callable[[str], list[int]],
         cache: Path,
         progress: Callable[[str], None],
@@ -59,32 +64,32 @@ class Gate:
         """
         Args:
             folder: the model's.
-            model: as it is loaded; measured itself where float32 has no room beside it.
+            executor: of the model as it is loaded; it is measured itself where float32 has no room
+                beside it.
             encode: the model's tokenizer.
             cache: where verdicts are kept.
             progress: told of work that takes longer than a moment.
         """
-        self._folder, self._model, self._encode = folder, model, encode
+        self._folder, self._executor, self._encode = folder, executor, encode
         self._cache, self._progress = cache, progress
 
-    def choose(self, layout: PageLayout) -> Choice:
+    def choose(self, wanted: CodedLayout) -> Choice:
         """The layout as it is, or with the next better codec that passes, or without any."""
-        notices = []
-        while layout.codec is not None:
-            verdict = self.verdict(layout)
-            if verdict.passes:
-                break
+        notices: list[str] = []
+        layout = wanted
+        while not (verdict := self.verdict(layout)).passes:
             refused, better = layout.codec.name, _better(layout.codec.name)
             notices.append(
                 f"KV is kept in {better or 'full precision'}, not in {refused}, which changes what "
                 f"this model predicts: {verdict}."
             )
             self._progress(notices[-1])
-            codec = Codec.of(better, layout.head_dim) if better else None
-            layout = replace(layout, codec=codec)
+            if better is None:
+                return Choice(layout.plain, tuple(notices))
+            layout = replace(layout, codec=Codec.of(better, layout.head_dim))
         return Choice(layout, tuple(notices))
 
-    def verdict(self, layout: PageLayout) -> Verdict:
+    def verdict(self, layout: CodedLayout) -> Verdict:
         """On the layout's codec: measured, or remembered."""
         file = self._file(layout)
         verdict = _read(file)
@@ -93,39 +98,38 @@ class Gate:
             _write(file, verdict)
         return verdict
 
-    def _measure(self, layout: PageLayout) -> Verdict:
-        assert layout.codec is not None
+    def _measure(self, layout: CodedLayout) -> Verdict:
         tokens = self._encode(TEXT.read_text(encoding="utf-8"))
-        model = self._arithmetic(layout, len(tokens))
-        short = "" if model.dtype in _WIDE else "; there is no room for it in float32"
+        executor = self._arithmetic(layout, len(tokens))
+        short = "" if executor.dtype in _WIDE else "; there is no room for it in float32"
         stage = f"Checking what KV in {layout.codec.name} does to the predictions, once{short}"
 
         def progress(share: float) -> None:
             self._progress(f"{stage} ({share:.0%})")
 
         self._progress(stage)
-        verdict = measure(model, layout, tokens, progress)
-        if model is not self._model and model.device.type == "cuda":
-            del model
-            torch.cuda.empty_cache()  # the pool is sized by what the driver says is free
-        return verdict
+        try:
+            return measure(executor, layout, tokens, progress)
+        finally:
+            if executor is not self._executor:
+                executor.shutdown()
+                del executor
+                self._executor.free_caches()  # the pool is sized by what the driver says is free
 
-    def _arithmetic(self, layout: PageLayout, tokens: int) -> Model:
+    def _arithmetic(self, layout: CodedLayout, tokens: int) -> Executor:
         """The model in float32; as it is loaded, where that is as wide or memory is short."""
-        config, device = self._model.config, self._model.device
-        pools = 2 * layout.pages(tokens) * replace(layout, dtype=torch.float32).frame_bytes
+        config, device = self._executor.config, self._executor.device
+        pools = 2 * layout.pages(tokens) * replace(layout, dtype=torch.float32).page_bytes
         logits = 6 * STEP * config.vocabulary * 4  # of both, and what is made of them
         needed = 4 * config.parameters + pools + logits
-        if self._model.dtype in _WIDE or needed > free_bytes(device):
-            return self._model
-        attention = ReferenceAttention(config.sliding_window)
+        if self._executor.dtype in _WIDE or needed > free_bytes(device):
+            return self._executor
         with Tensors(self._folder) as tensors:
-            weights = SchemedTensors(tensors, "auto")
-            return Decoder(config, weights, device, torch.float32, attention)
+            weights = read_weights(config, SchemedTensors(tensors, "auto"), device, torch.float32)
+        return ReferenceExecutor(config, weights)
 
-    def _file(self, layout: PageLayout) -> Path:
+    def _file(self, layout: CodedLayout) -> Path:
         """Named after all that a verdict depends on: the model, the page, the code, the text."""
-        assert layout.codec is not None
         digest = hashlib.blake2b(digest_size=16)
         digest.update(f"{_content(self._folder)} {layout.page_size}".encode())
         for source in (*CODE, TEXT):

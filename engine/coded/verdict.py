@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import torch
 
-from engine.backend import Model
-from engine.kv.codec import unflatten
-from engine.kv.layout import PageLayout
-from engine.reading import Reading, divergences
+from engine.coded.codec import unflatten
+from engine.coded.layout import CodedLayout
+from engine.coded.teacher_forcing import TeacherForcing, divergences
+from engine.executor import Executor
 
 LARGEST_KL = 0.02
 LEAST_TOP1 = 0.95
@@ -54,16 +54,16 @@ class Verdict(NamedTuple):
 
 
 def measure(
-    model: Model,
-    layout: PageLayout,
+    executor: Executor,
+    layout: CodedLayout,
     tokens: Sequence[int],
     progress: Callable[[float], None] = lambda _: None,
 ) -> Verdict:
     """Read a text with the layout's codec and without.
 
     Args:
-        model: computes.
-        layout: of coded pages; what is not coded is in the model's dtype.
+        executor: computes.
+        layout: of coded pages; what is not coded is in the executor's dtype.
         tokens: of the text; one longer than the context is cut into several.
         progress: told what share is done, four times.
 
@@ -73,11 +73,11 @@ def measure(
     """
     kl, same, errors = [torch.zeros(0)], [torch.zeros(0, dtype=torch.bool)], [0.0]
     positions = told = 0
-    layout = replace(layout, dtype=model.dtype)
-    for first in range(0, len(tokens), model.config.context_tokens):
-        text = tokens[first : first + model.config.context_tokens]
-        right = Reading(model, replace(layout, codec=None), len(text))
-        coded = Reading(model, layout, len(text))
+    layout = replace(layout, dtype=executor.dtype)
+    for first in range(0, len(tokens), executor.config.context_tokens):
+        text = tokens[first : first + executor.config.context_tokens]
+        right = TeacherForcing(executor, layout.plain, len(text))
+        coded = TeacherForcing(executor, layout, len(text))
         for start in range(0, len(text), STEP):
             part = text[start : start + STEP]
             sees_codes = bool(coded.coded_pages)
@@ -100,18 +100,18 @@ def measure(
         top1=torch.cat(same).double().mean().item() if positions else 1.0,
         error=torch.tensor(errors).max().item(),
         positions=positions,
-        dtype=str(model.dtype).removeprefix("torch."),
+        dtype=str(executor.dtype).removeprefix("torch."),
     )
 
 
-def _worst_page(right: Reading, coded: Reading) -> float:
+def _worst_page(right: TeacherForcing, coded: TeacherForcing) -> float:
     """The largest relative error of a coded page: the root of its squares' sum, all heads."""
     pages = coded.session.pages
-    places = [i for i, page in enumerate(pages) if coded.pool.is_coded(page)]
+    places = [i for i, page in enumerate(pages) if page >= coded.pool.frames]
     if not places:
         return 0.0
     size = coded.pool.page_size
-    device = coded.model.device
+    device = coded.executor.device
     tables = [torch.tensor(r.session.pages, device=device) for r in (right, coded)]
     length = (places[-1] + 1) * size
     worst = torch.zeros((), device=device)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import torch
 
+from engine.calculator.shape import Latent, Shape
+from engine.coded.codec import ALIGNMENT, CODECS, Codec
+from engine.coded.layout import CodedLayout
 from engine.errors import SettingError
-from engine.kv.codec import ALIGNMENT, CODECS, Codec
 from engine.kv.layout import PageLayout
-from engine.kv.shape import Latent, Shape
 
 PLAIN = ("float32", "bfloat16", "float16")
 KV_DTYPES = (*PLAIN, "fp8", "int8", "k8v4", "int4")
@@ -101,13 +102,22 @@ class LatentLayout(PageLayout):
     rotary: int = 0
 
     @property
-    def plain_layer_bytes(self) -> int:
+    def page_layer_bytes(self) -> int:
+        return self.page_size * (self.head_dim + self.rotary) * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class CodedLatentLayout(CodedLayout):
+    """The same with a codec."""
+
+    rotary: int = 0
+
+    @property
+    def page_layer_bytes(self) -> int:
         return self.page_size * (self.head_dim + self.rotary) * self.dtype.itemsize
 
     @property
     def slot_layer_bytes(self) -> int:
-        if self.codec is None:
-            return self.plain_layer_bytes
         size = self.codec.keys.bytes(self.page_size, self.head_dim)
         size += self.page_size * self.rotary * self.dtype.itemsize
         return -(-size // ALIGNMENT) * ALIGNMENT
@@ -145,22 +155,24 @@ def _layout(
     if latent and codec and codec.keys.name != codec.values.name:
         raise SettingError("MLA keeps one latent for both: there are no values to code apart.")
     sizes = (shape.layers, attention.kv_heads, head_dim, need.page_size, getattr(torch, plain))
-    return (
-        LatentLayout(*sizes, codec, rotary=latent.rotary) if latent else PageLayout(*sizes, codec)
-    )
+    if codec is None:
+        return LatentLayout(*sizes, latent.rotary) if latent else PageLayout(*sizes)
+    if latent:
+        return CodedLatentLayout(*sizes, codec, rotary=latent.rotary)
+    return CodedLayout(*sizes, codec)
 
 
 def _size(layout: PageLayout, need: Need) -> Size:
-    session = layout.slots(need.tokens)
+    session = layout.units(need.tokens)
     # A pool is made of whole frames.
-    slots = need.memory_bytes // layout.frame_bytes * layout.slots_per_frame
+    slots = need.memory_bytes // layout.page_bytes * layout.units_per_page
     pages = bisect_right(
-        range(1, slots + 1), slots, key=lambda pages: layout.slots(pages * layout.page_size)
+        range(1, slots + 1), slots, key=lambda pages: layout.units(pages * layout.page_size)
     )
     return Size(
-        token_bytes=layout.slot_bytes / layout.page_size,
-        session_bytes=session * layout.slot_bytes,
-        total_bytes=need.sessions * session * layout.slot_bytes,
+        token_bytes=layout.unit_bytes / layout.page_size,
+        session_bytes=session * layout.unit_bytes,
+        total_bytes=need.sessions * session * layout.unit_bytes,
         longest_tokens=pages * layout.page_size,
         sessions_that_fit=slots // session,
     )

@@ -1,52 +1,54 @@
-"""A given text, computed token by token as an engine does it, and compared with another's.
+"""A given text, computed as an engine does it, whatever the model would have said instead.
 
-Every position predicts a next token; the text says which one comes, whatever was predicted.
+Every position predicts a next token; the text says which one comes. So two ways to hold KV can be
+compared, position by position.
 """
 
 from collections.abc import Sequence
 
 import torch
 
-from engine.backend import Model
-from engine.kv.cache import KVCache
+from engine.caches import make_caches
+from engine.exact.refresh import Refresh
+from engine.executor import Executor
 from engine.kv.layout import PageLayout
 from engine.kv.session import Session
-from engine.refresh import Refresh
-from engine.runner import Runner
+from engine.step import Part, Step
 
 ROWS = 128
 
 
-class Reading:
+class TeacherForcing:
     """One sequence with a pool of its own.
 
     Attributes:
-        model: computes.
+        executor: computes.
         pool: holds its pages.
         session: the sequence.
     """
 
     def __init__(
-        self, model: Model, layout: PageLayout, tokens: int, refreshes: bool = False
+        self, executor: Executor, layout: PageLayout, tokens: int, refreshes: bool = False
     ) -> None:
         """
         Args:
-            model: computes.
+            executor: computes.
             layout: of the pages.
             tokens: that it can hold.
             refreshes: whether it can hold a refresh of them too.
         """
         frames = layout.pages(tokens) * (1 + refreshes) + 1
-        self.pool = model.make_pool(layout, frames)
-        self.session = Session(owner="reading")
-        self.model = model
-        self._cache = KVCache(layout, frames, self.pool, caching=False)
+        self.pool = executor.make_pool(layout, frames)
+        self.session = Session(owner="teacher")
+        self.session.pages.take_row(0)
+        self.executor = executor
+        self._cache, self._pages, _ = make_caches(self.pool, (), False, 0)
         self._cache.add(self.session)
-        self._runner = Runner(model, self.pool)
 
     @property
     def coded_pages(self) -> list[int]:
-        return [page for page in self.session.pages if self.pool.is_coded(page)]
+        """Pages that are coded."""
+        return [page for page in self.session.pages if page >= self.pool.frames]
 
     @property
     def approximate_tokens(self) -> int:
@@ -59,23 +61,29 @@ class Reading:
         Returns:
             Logits [tokens, vocabulary].
         """
-        self.session.tokens += tokens
-        self._cache.reserve(self.session, len(self.session.tokens))
-        logits = self._runner.run([(self.session, len(tokens))], all_logits=True)
-        self._cache.advance(self.session, len(tokens))
+        session = self.session
+        session.tokens += tokens
+        self._cache.reserve(session, len(session.tokens))
+        part = Part(session, session.kv_tokens, len(tokens), all_logits=True)
+        step = Step.of([part], self.pool.page_size)
+        logits = self.executor.launch(step, self.pool).logits()
+        self._cache.advance(session, len(tokens))
         return logits
 
     def refresh(self) -> None:
         """Compute all of it again exactly."""
-        refresh = Refresh(self.model, self.pool, self.session, idle=False)
-        self._cache.add(refresh.shadow)
-        self._cache.reserve_exact(refresh.shadow, at_all_costs=False)
-        while not refresh.computed:
-            refresh.step(len(self.session.tokens))
-        refresh.shadow.running = False
-        self._cache.advance(refresh.shadow, refresh.shadow.pending_tokens, exact=True)
-        self._cache.replace(self.session, refresh.shadow)
-        refresh.end()
+        shadow = Session(self.session.owner, tokens=list(self.session.tokens), shadow=True)
+        self._cache.add(shadow)
+        self._pages.reserve(shadow, politely=True)
+        tokens, pages = shadow.tokens, list(shadow.pages)
+
+        def compute() -> None:
+            refresh = Refresh(self.executor, self.pool, tokens, pages, shadow.static_tokens)
+            while not refresh.computed:
+                refresh.run(len(tokens))
+
+        self.executor.call(compute)
+        self._pages.hand_over(self.session, shadow)
 
 
 def divergences(reference: torch.Tensor, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

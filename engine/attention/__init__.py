@@ -1,1 +1,0 @@
-"""Attention over pages: one interface, several backends."""

@@ -1,0 +1,1 @@
+"""KV computed again so that its bits depend on the tokens alone."""
