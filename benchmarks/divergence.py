@@ -11,7 +11,7 @@ import numpy
 import torch
 
 from benchmarks.peers.process import Peer
-from engine.reading import divergences
+from engine.coded.teacher_forcing import divergences
 
 _MEMORY = "/dev/shm"
 

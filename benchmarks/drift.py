@@ -39,12 +39,14 @@ from benchmarks.moving import MovingKeys
 from benchmarks.prose import documents
 from benchmarks.report import Report
 from engine import EngineConfig
-from engine.attention.reference import ReferenceAttention
-from engine.kv.codec import CODECS, Codec
+from engine.coded.codec import CODECS, Codec
+from engine.coded.layout import CodedLayout
+from engine.coded.teacher_forcing import TeacherForcing, divergences
+from engine.executor import Executor
 from engine.kv.layout import PageLayout
-from engine.model import Decoder
 from engine.model_config import ModelConfig
-from engine.reading import Reading, divergences
+from engine.reference.executor import ReferenceExecutor
+from engine.reference.weights import read_weights
 from engine.tokenizer import Tokenizer
 from engine.weight_scheme import SchemedTensors
 from engine.weights import Tensors, model_folder, read_json
@@ -95,14 +97,16 @@ class Model(NamedTuple):
         folder = model_folder(str(model), None, typer.echo)
         return Model(folder, ModelConfig.from_json(read_json(folder, "config.json")))
 
-    def decoder(self, dtype: torch.dtype) -> Decoder:
-        attention = ReferenceAttention(self.config.sliding_window)
+    def executor(self, dtype: torch.dtype) -> Executor:
         with Tensors(self.folder) as tensors:
-            weights = SchemedTensors(tensors, "auto")
-            return Decoder(self.config, weights, torch.device("cpu"), dtype, attention)
+            schemed = SchemedTensors(tensors, "auto")
+            weights = read_weights(self.config, schemed, torch.device("cpu"), dtype)
+        return ReferenceExecutor(self.config, weights)
 
     def layout(self, dtype: torch.dtype, codec: Codec | None = None) -> PageLayout:
-        return PageLayout.of(self.config, PAGE_SIZE, dtype, codec)
+        c = self.config
+        plain = PageLayout(c.layers, c.kv_heads, c.head_dim, PAGE_SIZE, dtype)
+        return CodedLayout.of(plain, codec) if codec else plain
 
     def tokens(self, text: str, turns_tokens: int) -> list[int]:
         """A text's tokens: those of the turns and, where there are more, of an opening.
@@ -125,12 +129,12 @@ def conversations(
     refresh_tokens: int, requantise: bool, progress: Callable[[str], None],
 ) -> dict[bool, list[Turn]]:  # fmt: skip
     """The turns without (False) and with refresh (True)."""
-    decoder = model.decoder(torch.float32)
+    executor = model.executor(torch.float32)
     frames = {is_refreshed: MovingKeys(codec, model.config) for is_refreshed in (False, True)}
-    right = Reading(decoder, model.layout(torch.float32), len(tokens))
+    right = TeacherForcing(executor, model.layout(torch.float32), len(tokens))
     coded = {
-        is_refreshed: Reading(
-            decoder,
+        is_refreshed: TeacherForcing(
+            executor,
             model.layout(torch.float32, frame.codec if requantise else codec),
             len(tokens),
             refreshes=is_refreshed,
@@ -145,15 +149,15 @@ def conversations(
         for at in range(start, stop, step):
             part = tokens[at : min(at + step, stop)]
             reference = torch.log_softmax(right.read(part), dim=-1)
-            for is_refreshed, reading in coded.items():
-                parts[is_refreshed].append(divergences(reference, reading.read(part)))
-        for is_refreshed, reading in coded.items():
+            for is_refreshed, forced in coded.items():
+                parts[is_refreshed].append(divergences(reference, forced.read(part)))
+        for is_refreshed, forced in coded.items():
             if start >= opening:
                 found[is_refreshed].append(Turn.of(parts[is_refreshed]))
-            if is_refreshed and reading.approximate_tokens >= refresh_tokens:
-                reading.refresh()
+            if is_refreshed and forced.approximate_tokens >= refresh_tokens:
+                forced.refresh()
             if requantise:
-                frames[is_refreshed].move(reading, turn_tokens)
+                frames[is_refreshed].move(forced, turn_tokens)
         progress(
             f"{stop:,} tokens: " + ", ".join(f"KL {Turn.of(p).kl:.2g}" for p in parts.values())
         )
@@ -162,12 +166,12 @@ def conversations(
 
 def noise(model: Model, tokens: Sequence[int]) -> Turn:
     """What two ways of the same arithmetic in bfloat16 differ by."""
-    decoder = model.decoder(torch.bfloat16)
+    executor = model.executor(torch.bfloat16)
     logits = []
     for step in NOISE_STEPS:
-        reading = Reading(decoder, model.layout(torch.bfloat16), len(tokens))
+        forced = TeacherForcing(executor, model.layout(torch.bfloat16), len(tokens))
         parts = [tokens[at : at + step] for at in range(0, len(tokens), step)]
-        logits.append(torch.cat([reading.read(part) for part in parts]))
+        logits.append(torch.cat([forced.read(part) for part in parts]))
     return Turn.of([divergences(torch.log_softmax(logits[0], dim=-1), logits[1])])
 
 
@@ -176,10 +180,10 @@ def sizes(model: Model, codec: Codec, tokens: int) -> dict[str, float]:
     plain, coded = model.layout(torch.bfloat16), model.layout(torch.bfloat16, codec)
 
     def pool(tokens: int) -> float:
-        return coded.slots(tokens) * coded.slot_bytes / (plain.slots(tokens) * plain.slot_bytes)
+        return coded.units(tokens) * coded.unit_bytes / (plain.units(tokens) * plain.unit_bytes)
 
     return {
-        "coded_page_bytes_vs_bf16": coded.slot_bytes / plain.slot_bytes,
+        "coded_page_bytes_vs_bf16": coded.unit_bytes / plain.unit_bytes,
         "pool_bytes_vs_bf16": pool(SHOWN_TOKENS),
         "pool_bytes_vs_bf16_measured": pool(tokens),
     }

@@ -4,10 +4,11 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from engine.kv.codec import Codec, Codes, Format
-from engine.model import rotate
+from engine.coded.codec import Codec, Codes, Coding
+from engine.coded.pool import CodedPool
+from engine.coded.teacher_forcing import TeacherForcing
 from engine.model_config import ModelConfig
-from engine.reading import Reading
+from engine.reference.model import rotate
 
 
 @dataclass
@@ -19,7 +20,7 @@ class _Frame:
 
 
 @dataclass(frozen=True)
-class _MovedFormat(Format):
+class _MovedCoding(Coding):
     """Codes of keys as they are in a frame, given and taken as they are outside of it.
 
     An engine that moves its keys rotates its queries alike; here the keys are rotated back when
@@ -39,7 +40,7 @@ class MovingKeys:
     """A codec whose keys are all moved to other positions from time to time.
 
     Attributes:
-        codec: for the layout of a reading.
+        codec: for the layout of a sequence.
     """
 
     def __init__(self, codec: Codec, config: ModelConfig) -> None:
@@ -47,13 +48,14 @@ class MovingKeys:
         self._frame = _Frame(*self._rotation(0))
         self._moved = 0
         self.codec = replace(
-            codec, keys=_MovedFormat(codec.keys.name, codec.keys.signed, frame=self._frame)
+            codec, keys=_MovedCoding(codec.keys.name, codec.keys.signed, frame=self._frame)
         )
 
     @torch.inference_mode()
-    def move(self, reading: Reading, positions: int) -> None:
-        """Decode a reading's coded pages, move the keys on, and code all of it again."""
-        pool, pages = reading.pool, reading.coded_pages
+    def move(self, forced: TeacherForcing, positions: int) -> None:
+        """Decode a sequence's coded pages, move the keys on, and code all of it again."""
+        pool, pages = forced.pool, forced.coded_pages
+        assert isinstance(pool, CodedPool)
         tokens = len(pages) * pool.page_size
         table, place = torch.tensor(pages, dtype=torch.int64), torch.arange(tokens)
         decoded = [pool.read(layer, table, tokens) for layer in range(pool.layout.layers)]
@@ -61,10 +63,10 @@ class MovingKeys:
         self._frame.cos, self._frame.sin = self._rotation(self._moved)
         if not pages:
             return
-        scratch = reading.model.make_pool(replace(pool.layout, layers=1), len(pages))
+        scratch = forced.executor.make_pool(replace(pool.layout, layers=1), len(pages))
         for layer, halves in enumerate(decoded):
             keys, values = (half.transpose(0, 1) for half in halves)
-            scratch.write(0, place // pool.page_size, place % pool.page_size, keys, values)
+            scratch.write(0, place, keys, values)
             pool.take_layer(layer, scratch, pages)
 
     def _rotation(self, positions: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -16,7 +16,7 @@ import torch
 
 from benchmarks.report import Report
 from engine import Sampling
-from engine.sampler import Sampler
+from engine.sampler import NO_TOKEN, Sampler, choose
 
 VOCABULARY = 128_256
 ROUNDS = 50
@@ -27,6 +27,10 @@ SETTINGS = {
     "temperature 1, top-p .95, top-k 50": Sampling(temperature=1, top_p=0.95, top_k=50, seed=1),
     "temperature 1, min-p .05": Sampling(temperature=1, min_p=0.05, seed=1),
 }
+
+
+def _choose(logits: np.ndarray, sampler: Sampler) -> list[int]:
+    return choose(logits, [sampler.draw([])], [NO_TOKEN])
 
 
 def main() -> None:
@@ -43,7 +47,7 @@ def main() -> None:
         "sort": lambda: logits.sort(descending=True, stable=True)
     }
     for name, sampling in SETTINGS.items():
-        ways[name] = partial(Sampler(sampling).choose, logits, [])
+        ways[name] = partial(_choose, logits.numpy()[None], Sampler(sampling))
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(ROUNDS):
         for name, way in ways.items():

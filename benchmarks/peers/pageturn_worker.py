@@ -9,7 +9,7 @@ from benchmarks.peers.protocol import Run, serve
 
 
 class Pageturn:
-    """The engine by its public interface; for logits, its runner on a loaded model.
+    """The engine by its public interface; for logits, its executor on a loaded model.
 
     Options are those of `EngineConfig`. What is not needed is not loaded: an engine with the first
     run, a bare model with the first logits.
@@ -47,18 +47,21 @@ class Pageturn:
 
         from engine import Session
         from engine.loading import load
-        from engine.runner import Runner
+        from engine.step import Part, Step
 
         if self._loaded is None:
             self._loaded = load(self._config, lambda _: None)
-        runner = Runner(self._loaded.model, self._loaded.pool)
+        executor, pool = self._loaded.executor, self._loaded.pool
         # The pool has no other user, so the session may say itself which pages are its own.
-        pages = range(-(-len(tokens) // self._config.page_size))
-        session = Session(owner=None, tokens=list(tokens), pages=list(pages))
+        session = Session(owner=None, tokens=list(tokens))
+        session.pages.extend(range(pool.layout.pages(len(tokens))))
+        session.pages.take_row(0)
         rows = []
         while session.pending_tokens:
             count = min(chunk, session.pending_tokens)
-            rows.append(runner.run([(session, count)], all_logits=True).float())
+            part = Part(session, session.kv_tokens, count, all_logits=True)
+            step = Step.of([part], pool.page_size)
+            rows.append(executor.launch(step, pool).logits().float())
             session.kv_tokens += count
         return torch.cat(rows).numpy()
 

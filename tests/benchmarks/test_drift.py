@@ -10,9 +10,9 @@ import typer
 from benchmarks import drift
 from benchmarks.drift import Model, Slope, Turn, sizes, summary
 from benchmarks.moving import MovingKeys
-from engine.kv.codec import CODECS, Codec
+from engine.coded.codec import CODECS, Codec
+from engine.coded.teacher_forcing import TeacherForcing
 from engine.model_config import ModelConfig, Rope
-from engine.reading import Reading
 
 SMOL = ModelConfig(
     "LlamaForCausalLM", layers=30, hidden=576, intermediate=1536, heads=9, kv_heads=3, head_dim=64,
@@ -69,30 +69,30 @@ def test_a_text_gives_an_opening_of_what_the_turns_leave(model: Model) -> None:
         model.tokens(text, 5000)
 
 
-def _keys(reading: Reading) -> torch.Tensor:
-    table = torch.tensor(reading.coded_pages)
-    pool = reading.pool
+def _keys(forced: TeacherForcing) -> torch.Tensor:
+    table = torch.tensor(forced.coded_pages)
+    pool = forced.pool
     read = [pool.read(layer, table, len(table) * 16)[0] for layer in range(pool.layout.layers)]
     return torch.stack(read)
 
 
 @pytest.mark.parametrize("name", CODECS)
 def test_only_keys_that_move_drift(name: str, model: Model) -> None:
-    decoder = model.decoder(torch.float32)
+    executor = model.executor(torch.float32)
     moving = MovingKeys(Codec.of(name, model.config.head_dim), model.config)
-    reading = Reading(decoder, model.layout(torch.float32, moving.codec), 208)
-    reading.read(list(range(1000, 1208)))
-    slots = [page - reading.pool.frames for page in reading.coded_pages]
+    forced = TeacherForcing(executor, model.layout(torch.float32, moving.codec), 208)
+    forced.read(list(range(1000, 1208)))
+    slots = [page - forced.pool.frames for page in forced.coded_pages]
     assert len(slots) == 4
-    before, keys = reading.pool.slots[:, slots].clone(), _keys(reading)
+    before, keys = forced.pool.slots[:, slots].clone(), _keys(forced)
     for _ in range(3):
-        moving.move(reading, 0)
-    assert (reading.pool.slots[:, slots] != before).float().mean() < 1e-3
+        moving.move(forced, 0)
+    assert (forced.pool.slots[:, slots] != before).float().mean() < 1e-3
 
     def error(moves: int) -> float:
         for _ in range(moves):
-            moving.move(reading, 240)
-        return ((_keys(reading) - keys).norm() / keys.norm()).item()
+            moving.move(forced, 240)
+        return ((_keys(forced) - keys).norm() / keys.norm()).item()
 
     once = error(1)
     assert 0 < once < 0.2, "the same keys, once more rounded"

@@ -20,8 +20,8 @@ from benchmarks.prose import Prompts, documents, sentences
 from benchmarks.report import Report
 from benchmarks.turns import Turn
 from engine import Engine, EngineConfig
+from engine.coded.teacher_forcing import divergences
 from engine.model_config import ModelConfig, Rope
-from engine.reading import divergences
 
 SMOL = ModelConfig(
     "LlamaForCausalLM", layers=30, hidden=576, intermediate=1536, heads=9, kv_heads=3, head_dim=64,

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from engine import Engine, EngineConfig, Sampling
+from tests.engine.driving import compute
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
@@ -36,7 +37,7 @@ def test_logits_equal_those_of_the_cpu(engines: tuple[Engine, Engine]) -> None:
     for engine in engines:
         session = engine.open(tokens)
         engine._cache.reserve(session, len(tokens))
-        logits.append(engine._runner.run([(session, len(tokens))], all_logits=True).cpu())
+        logits.append(compute(engine, [(session, len(tokens))]).cpu())
         engine.close(session)
     assert (logits[0] - logits[1]).abs().max() < 1e-3
 
