@@ -10,13 +10,15 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import torch
 
 from benchmarks.report import Report
 from engine import Sampling
-from engine.sampler import NO_TOKEN, Sampler, choose
+from engine.sampler import NO_TOKEN, choose
+from engine.sampling import Draw
 
 VOCABULARY = 128_256
 ROUNDS = 50
@@ -29,8 +31,8 @@ SETTINGS = {
 }
 
 
-def _choose(logits: np.ndarray, sampler: Sampler) -> list[int]:
-    return choose(logits, [sampler.draw([])], [NO_TOKEN])
+def _choose(logits: np.ndarray, sampling: Sampling, random: Random) -> list[int]:
+    return choose(logits, [Draw(sampling, random.random())], [NO_TOKEN])
 
 
 def main() -> None:
@@ -40,14 +42,14 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    random = torch.Generator().manual_seed(0)
-    logits = torch.randn(VOCABULARY, generator=random) * 2.5
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(VOCABULARY, generator=generator) * 2.5
     logits[:20] += torch.arange(20, 0, -1) * 0.8
     ways: dict[str, Callable[[], object]] = {
         "sort": lambda: logits.sort(descending=True, stable=True)
     }
     for name, sampling in SETTINGS.items():
-        ways[name] = partial(_choose, logits.numpy()[None], Sampler(sampling))
+        ways[name] = partial(_choose, logits.numpy()[None], sampling, Random(sampling.seed))
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(ROUNDS):
         for name, way in ways.items():

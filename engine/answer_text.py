@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 
-from engine.tokenizer import Tokenizer
+from engine.tokenizer import TextStream, Tokenizer
 
 
 class AnswerText:
     """Turns tokens into text pieces that can be shown at once and never taken back."""
 
     def __init__(self, tokenizer: Tokenizer, stop: Sequence[str]) -> None:
-        self._stream = tokenizer.stream()
+        self._tokenizer = tokenizer
+        self._stream: TextStream | None = None  # begun by the first token
         self._stop = tuple(stop)
         self._held = ""  # could be the start of a stop string
         self.text = ""  # everything let out
@@ -17,6 +18,7 @@ class AnswerText:
 
     def push(self, token: int) -> str:
         """The text that may be shown now; sets `stopped` when a stop string is complete."""
+        self._stream = self._stream or self._tokenizer.stream()
         self._held += self._stream.push(token)
         found = [at for stop in self._stop if (at := self._held.find(stop)) >= 0]
         if found:

@@ -38,17 +38,13 @@ def make_caches(
     if type(pool.layout) is PageLayout:
         cache = KVCache(pool.layout, pool.frames, pool, salt, caching)
         return Caches(cache, FreshPages(cache), lambda: None)
-    from engine.coded.cache import CodedCache
-    from engine.coded.fresh_pages import CodedFreshPages
-    from engine.coded.layout import CodedLayout
+    from engine.coded.books import coded_books
     from engine.coded.pool import CodedPool
 
     assert isinstance(pool, CodedPool)
-    assert isinstance(pool.layout, CodedLayout)
-    coded = CodedCache(pool.layout, pool.frames, pool, salt, caching)
-    pages = CodedFreshPages(coded)
+    pages = coded_books(pool, salt, caching)
     return Caches(
-        coded,
+        pages.cache,
         pages,
         lambda: pages.most_approximate(refresh_tokens) if refresh_tokens else None,
     )

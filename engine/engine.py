@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from engine.answer_text import AnswerText
 from engine.caches import make_caches
 from engine.config import EngineConfig
-from engine.device import device_memory, process_rss_bytes
 from engine.errors import (
     ContextTooLong,
     EmptyMessage,
@@ -26,8 +25,8 @@ from engine.kv.prefix import PrefixStats
 from engine.kv.session import Session
 from engine.loading import load
 from engine.loop import Loop
+from engine.memory_report import memory_report
 from engine.request import Request
-from engine.sampler import Sampler
 from engine.sampling import Sampling
 from engine.scheduler import Scheduler
 from engine.stats import MemoryReport, SessionInfo
@@ -188,7 +187,7 @@ class Engine:
             _check_idle(session)
             if not 0 <= tokens <= len(session.tokens):
                 raise ValueError(f"{tokens} is not within 0..{len(session.tokens)} tokens")
-            self._loop.give_way(session)
+            self._loop.jobs.give_way(session)
             self._cache.truncate(session, tokens)
 
     def drop_kv(self, session: Session) -> None:
@@ -199,7 +198,7 @@ class Engine:
         """
         with self._lock:
             _check_idle(session)
-            self._loop.give_way(session)
+            self._loop.jobs.give_way(session)
             self._cache.drop(session)
 
     def close(self, session: Session, forget: bool = False) -> None:
@@ -218,7 +217,7 @@ class Engine:
             if session.closed:
                 return
             _check_idle(session)
-            self._loop.give_way(session)
+            self._loop.jobs.give_way(session)
             self._cache.close(session, forget)
 
     def recompute(self, session: Session) -> int:
@@ -244,7 +243,7 @@ class Engine:
             if not session.tokens:
                 return 0
             job = self._refresh(session, idle=False)
-            self._loop.submit_job(job)
+            self._loop.jobs.submit(job)
         job.wait()
         return job.tokens
 
@@ -302,7 +301,7 @@ class Engine:
 
         request = Request(
             session=session,
-            sampler=Sampler(sampling),
+            sampling=sampling,
             text=AnswerText(self._tokenizer, sampling.stop),
             generation=Generation(cancel, lambda: not self._loop.is_current_thread),
             prompt_tokens=prompt,
@@ -332,28 +331,9 @@ class Engine:
 
     def memory(self) -> MemoryReport:
         """Where the memory is now."""
-        weights, pool = self._executor.weights_bytes, self._pool.size_bytes
         with self._lock:
-            counts, scratch = self._census.counts(), self._loop.scratch_bytes
-        device = device_memory(self._executor.device, weights + pool + scratch)
-        return MemoryReport(
-            weights_bytes=weights,
-            kv_pool_bytes=pool,
-            kv_page_bytes=self._pool.layout.unit_bytes,
-            kv_scratch_bytes=scratch,
-            pages_per_plain=self._pool.layout.units_per_page,
-            pages_total=counts.total,
-            pages_static=counts.static,
-            pages_sessions=counts.sessions,
-            pages_cached=counts.cached,
-            pages_free=counts.free,
-            device_name=device.name,
-            device_allocated_bytes=device.allocated_bytes,
-            device_reserved_bytes=device.reserved_bytes,
-            device_used_bytes=device.used_bytes,
-            device_total_bytes=device.total_bytes,
-            process_rss_bytes=process_rss_bytes(),
-        )
+            counts, scratch = self._census.counts(), self._loop.jobs.scratch_bytes
+        return memory_report(self._executor, self._pool, counts, scratch)
 
     def session_list(self) -> tuple[SessionInfo, ...]:
         """The open sessions, the one used last first."""

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from engine.device import allocated_bytes, free_caches, peak_bytes, reset_peak, synchronize
 from engine.errors import EngineStopped
 from engine.kv.layout import PageLayout
 from engine.kv.pool import PagePool
+from engine.memory import allocated_bytes, free_caches, peak_bytes, reset_peak, synchronize
 from engine.model_config import ModelConfig
 from engine.sampler import NO_TOKEN, choose
 from engine.step import KNOWN, Ints, Step

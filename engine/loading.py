@@ -17,8 +17,11 @@ from engine.kv.pool import PagePool
 from engine.model_config import ModelConfig
 from engine.native.build import cache_folder
 from engine.native.executor import obstacle
+from engine.reference.executor import ReferenceExecutor
+from engine.reference.weights import read_weights
 from engine.scheduler import StepBudget
 from engine.tokenizer import Tokenizer
+from engine.weight_scheme import SchemedTensors
 from engine.weights import Tensors, chat_template, model_folder, read_json, stop_tokens
 
 
@@ -66,7 +69,14 @@ def load(config: EngineConfig, progress: Callable[[str], None]) -> LoadedModel:
 
         wanted = CodedLayout.of(layout, Codec.of(codec, model.head_dim))
         verdicts = config.native_dir or cache_folder()
-        gate = Gate(folder, executor, tokenizer.encode, verdicts, progress)
+        gate = Gate(
+            folder,
+            executor,
+            lambda: wide_executor(folder, model, device),
+            tokenizer.encode,
+            verdicts,
+            progress,
+        )
         layout, notices = gate.choose(wanted)
     workspace = executor.profile(StepBudget.MOST)
     frames = pool_frames(config, model, device, layout, workspace)
@@ -74,6 +84,13 @@ def load(config: EngineConfig, progress: Callable[[str], None]) -> LoadedModel:
     return LoadedModel(
         _name(config.model), backend.description, executor, tokenizer, chat_format, pool, notices
     )
+
+
+def wide_executor(folder: Path, model: ModelConfig, device: torch.device) -> Executor:
+    """The model in float32, whatever it is used in: what is measured against."""
+    with Tensors(folder) as tensors:
+        weights = read_weights(model, SchemedTensors(tensors, "auto"), device, torch.float32)
+    return ReferenceExecutor(model, weights)
 
 
 def plain_layout(config: EngineConfig, model: ModelConfig, dtype: torch.dtype) -> PageLayout:

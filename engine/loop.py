@@ -9,15 +9,15 @@ certain what that will be; its tokens are handed out while the next one is compu
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Set
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from engine.errors import ContextTooLong, EngineError, EngineStopped, as_engine_error
 from engine.executor import Executor, Pending
 from engine.generation import FinishReason
-from engine.kv.cache import KVCache
+from engine.jobs import Job, Jobs
+from engine.kv.books import PageBooks
 from engine.kv.pool import PagePool
 from engine.kv.session import Session
 from engine.request import Request
@@ -27,27 +27,6 @@ from engine.scheduler import Chunk, Scheduler
 from engine.step import Step
 
 log = logging.getLogger(__name__)
-
-IDLE_S = 1.0  # without a request, before a job begins that nobody asked for
-
-
-class Job(Protocol):
-    """Work beside the requests, in steps (see `engine.exact.job`)."""
-
-    session: Session
-    idle: bool
-    cancelled: bool
-
-    @property
-    def holds_pages(self) -> bool: ...
-    @property
-    def computed(self) -> bool: ...
-    @property
-    def scratch_bytes(self) -> int: ...
-    def prepare(self, alone: bool) -> bool: ...
-    def step(self, tokens: int) -> int: ...
-    def rest(self) -> None: ...
-    def end(self, error: EngineError | None = None) -> None: ...
 
 
 class Flight(NamedTuple):
@@ -63,6 +42,7 @@ class Loop:
 
     Attributes:
         lock: guards the cache, the scheduler and every session.
+        jobs: work beside the requests.
         clock: ticks with each request's share of a step; tells which session was used last.
     """
 
@@ -71,7 +51,7 @@ class Loop:
         executor: Executor,
         pool: PagePool,
         scheduler: Scheduler,
-        cache: KVCache,
+        cache: PageBooks,
         *,
         stop_tokens: Set[int],
         bytes_of: Callable[[Session], int],
@@ -86,12 +66,8 @@ class Loop:
         self._stop_tokens = stop_tokens
         self._bytes_of = bytes_of
         self._stopping = False
-        self._idle_job = idle_job
-        self._jobs: deque[Job] = deque()
-        self._job_next = False  # beside requests a job gets every second step
-        self._busy_s = time.perf_counter()  # when something was last asked for
-        self._looked_idle = False
         self._something_to_do = threading.Condition(self.lock)
+        self.jobs = Jobs(self._something_to_do, scheduler, idle_job)
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -104,33 +80,10 @@ class Loop:
         if self._stopping:
             raise EngineStopped
         self._scheduler.submit(request)
-        self.give_way(request.session)
+        if self.jobs.queue:
+            self.jobs.give_way(request.session)
         request.session.busy = True
         self._something_to_do.notify()
-
-    def submit_job(self, job: Job) -> None:
-        """Queue a job that somebody waits for. Needs the lock.
-
-        Raises:
-            EngineStopped: nothing has changed.
-        """
-        if self._stopping:
-            raise EngineStopped
-        self.give_way(job.session)
-        self._jobs.append(job)
-        job.session.busy = True
-        self._something_to_do.notify()
-
-    def give_way(self, session: Session) -> None:
-        """A session is wanted for something else: its idle job ends. Needs the lock."""
-        for job in self._jobs:
-            if job.idle and job.session is session:
-                job.cancelled = True
-
-    @property
-    def scratch_bytes(self) -> int:
-        """What jobs hold beside the pool now. Needs the lock."""
-        return sum(job.scratch_bytes for job in self._jobs)
 
     @property
     def is_current_thread(self) -> bool:
@@ -152,7 +105,7 @@ class Loop:
         try:
             while (turn := self._next_turn()) is not None:
                 if not isinstance(turn, list):
-                    self._run_job(turn)
+                    self.jobs.run(turn, self.lock)
                     continue
                 flight = self._launch(turn) if turn else None
                 while flight is not None:
@@ -165,46 +118,20 @@ class Loop:
                 self._stopping = True
                 for request in self._scheduler.requests:
                     self._end(request, EngineStopped())
-                while self._jobs:
-                    self._end_job(self._jobs[0], EngineStopped())
+                self.jobs.end_all(EngineStopped())
 
     def _next_turn(self) -> list[Chunk] | Job | None:
-        """Wait until there is something to do; None when the loop is to stop.
-
-        A job that somebody waits for takes turns with the requests, whose steps are never longer
-        for it; one that nobody asked for waits until there are none.
-        """
+        """Wait until there is something to do; None when the loop is to stop."""
         with self.lock:
             while not self._stopping:
-                for job in [job for job in self._jobs if job.cancelled]:
-                    self._end_job(job)
-                asked = next((job for job in self._jobs if not job.idle), None)
-                if self._scheduler.busy:
-                    self._busy_s, self._looked_idle = time.perf_counter(), False
-                    self._job_next = not self._job_next
-                    if asked is None or not self._job_next or not self._prepared(asked):
-                        return self._next_plan()
-                    return asked
-                following = asked or next(iter(self._jobs), None)
-                if following is None:
-                    self._wait()
-                elif self._prepared(following):
-                    return following
+                busy = self._scheduler.busy
+                if self.jobs.queue and (job := self.jobs.next(busy)) is not None:
+                    return job
+                if busy:
+                    self.jobs.busy_s = time.perf_counter()
+                    return self._next_plan()
+                self.jobs.wait()
             return None
-
-    def _wait(self) -> None:
-        """Sleep until something is asked for, or until it is time to begin an idle job."""
-        left = self._busy_s + IDLE_S - time.perf_counter()
-        if self._looked_idle:
-            self._something_to_do.wait()
-        elif left > 0:
-            self._something_to_do.wait(left)
-        else:
-            job = self._idle_job()
-            if job is None:
-                self._looked_idle = True  # and nothing changes that before the next request
-            else:
-                self._jobs.append(job)
 
     def _next_plan(self) -> list[Chunk]:
         """The next step of the requests. Needs the lock."""
@@ -219,7 +146,7 @@ class Loop:
                 self._end(request, as_engine_error(error))
             return []
         for request in self._scheduler.take_hopeless():
-            if any(job.holds_pages for job in self._jobs):
+            if self.jobs.hold_pages:
                 # A job that has begun keeps its pages until it ends: then there may be room.
                 self._scheduler.put_first(request)
                 continue
@@ -237,7 +164,7 @@ class Loop:
     def _launch_ahead(self, flight: Flight) -> Flight | None:
         """Launch what follows a step while that goes on, if it is certain what that is."""
         with self.lock:
-            if self._stopping or any(job.cancelled or not job.idle for job in self._jobs):
+            if self._stopping or (self.jobs.queue and self.jobs.pressing):
                 return None
             plan = self._scheduler.plan_ahead(flight.plan)
         return self._launch(plan) if plan else None
@@ -324,40 +251,3 @@ class Loop:
             log.exception("ending a request failed")
             outcome = as_engine_error(error)
         request.generation.fail(outcome)
-
-    # -- jobs --------------------------------------------------------------------------------
-
-    def _prepared(self, job: Job) -> bool:
-        """Whether a job can run a step now; it may have ended instead. Needs the lock."""
-        try:
-            return job.prepare(alone=not self._scheduler.running)
-        except EngineError as error:
-            if not job.idle:
-                log.warning("a job could not begin: %s", error)
-            self._end_job(job, error)
-            return False
-
-    def _run_job(self, job: Job) -> None:
-        started = time.perf_counter()
-        error: EngineError | None = None
-        tokens = 0
-        try:
-            tokens = job.step(self._scheduler.budget.tokens // (3 if job.idle else 1))
-            self._scheduler.budget.record(tokens, time.perf_counter() - started)
-        except Exception as fault:
-            log.exception("a job failed")
-            error = as_engine_error(fault)
-        with self.lock:
-            job.rest()
-            if error is not None or (job.computed and not job.cancelled):
-                self._end_job(job, error)
-
-    def _end_job(self, job: Job, error: EngineError | None = None) -> None:
-        """Needs the lock."""
-        self._jobs.remove(job)
-        if error is not None and job.idle:
-            self._looked_idle = True  # what failed once is not begun again at once
-        try:
-            job.end(error)
-        except Exception:  # whoever waits has been told
-            log.exception("ending a job failed")

@@ -3,13 +3,13 @@
 import time
 from dataclasses import dataclass, field
 from itertools import count
+from random import Random
 
 from engine.answer_text import AnswerText
 from engine.errors import EngineError
 from engine.generation import FinishReason, Generation, GenerationResult
 from engine.kv.session import Session
-from engine.sampler import Sampler
-from engine.sampling import Draw
+from engine.sampling import Draw, Sampling
 from engine.stats import EngineStats
 
 _arrivals = count()
@@ -26,13 +26,14 @@ class Request:
         reached_tokens: of the prompt, how far its KV has ever come.
         kept_tokens: with KV when the request came.
         refreshed_tokens: of the session, computed again exactly since its last request.
+        random: numbers for its tokens, in their order.
         preemptions: how often it lost its pages to others while it ran.
         cancelled: set by any thread, seen at the next step.
         outcome: how it ends, once that is known, while a step that it is part of still goes on.
     """
 
     session: Session
-    sampler: Sampler
+    sampling: Sampling
     text: AnswerText
     generation: Generation
     prompt_tokens: int
@@ -41,6 +42,7 @@ class Request:
     refreshed_tokens: int = 0
     kept_tokens: int = 0
     preemptions: int = 0
+    random: Random = field(init=False)
     arrival: int = field(default_factory=lambda: next(_arrivals))
     answer: list[int] = field(default_factory=list)
     cached_tokens: int = 0
@@ -53,14 +55,19 @@ class Request:
     scheduled_s: float | None = None
     first_token_s: float | None = None
 
+    def __post_init__(self) -> None:
+        self.random = Random(self.sampling.seed)
+
     @property
     def tokens_left(self) -> int:
         """How many it may still generate."""
         return self.max_tokens - len(self.answer)
 
     def draw(self) -> Draw:
-        """How its next token is chosen."""
-        return self.sampler.draw(self.answer)
+        """How its next token is chosen; takes the next of its random numbers."""
+        penalised = self.sampling.repetition_penalty != 1.0
+        seen = frozenset(self.answer) if penalised else frozenset()
+        return Draw(self.sampling, self.random.random(), seen)
 
     def mark_scheduled(self) -> None:
         """Note that the request runs for the first time, and what it found."""

@@ -7,9 +7,9 @@ import logging
 import traceback
 from collections.abc import Sequence
 
-from engine.device import is_out_of_memory
 from engine.executor import Executor
 from engine.kv.pool import PagePool
+from engine.memory import is_out_of_memory
 from engine.scheduler import Chunk, StepBudget
 from engine.step import KNOWN, Step
 

@@ -1,14 +1,13 @@
 """From a row of logits to a token, on the CPU."""
 
 import math
-import random
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.sampling import Draw, Sampling
+from engine.sampling import Draw
 
 NO_TOKEN = -1
 """In a token's place where the logits are not finite."""
@@ -17,24 +16,6 @@ NO_TOKEN = -1
 _BOUNDS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6)
 
 Logits = NDArray[np.floating[Any]]
-
-
-class Sampler:
-    """The random numbers of one answer."""
-
-    def __init__(self, sampling: Sampling) -> None:
-        self._sampling = sampling
-        self._random = random.Random(sampling.seed)
-
-    def draw(self, answer: Sequence[int]) -> Draw:
-        """How the next token is chosen.
-
-        Args:
-            answer: the tokens of this answer so far.
-        """
-        sampling = self._sampling
-        seen = frozenset(answer) if sampling.repetition_penalty != 1.0 else frozenset()
-        return Draw(sampling, 0.0 if sampling.is_greedy else self._random.random(), seen)
 
 
 def choose(logits: Logits, draws: Sequence[Draw], latest: Sequence[int]) -> list[int]:

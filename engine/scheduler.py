@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from engine.errors import OutOfPages, QueueFull
-from engine.kv.cache import KVCache
+from engine.kv.books import PageBooks
 from engine.request import Request
 from engine.step import KNOWN, Part
 
@@ -68,7 +68,7 @@ class Scheduler:
 
     Every running request that decodes gets its token in every step; prefill chunks fill what is
     left of the token budget, in the order of arrival. When pages run out, idle sessions give theirs
-    up first (see `KVCache`); then the newest running request goes back to the queue's head.
+    up first (see `PageBooks`); then the newest running request goes back to the queue's head.
 
     Attributes:
         running, waiting: the requests that have not ended.
@@ -76,7 +76,7 @@ class Scheduler:
     """
 
     def __init__(
-        self, cache: KVCache, max_running: int, max_waiting: int, step_target_s: float
+        self, cache: PageBooks, max_running: int, max_waiting: int, step_target_s: float
     ) -> None:
         self.cache = cache
         self.budget = StepBudget(step_target_s)

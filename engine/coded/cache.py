@@ -11,7 +11,8 @@ from engine.coded.layout import CodedLayout
 from engine.coded.pages import DividedPages
 from engine.coded.precision import CodedPages, Precision
 from engine.errors import OutOfPages
-from engine.kv.cache import KVCache, PageStore
+from engine.kv.books import PageStore
+from engine.kv.cache import KVCache
 from engine.kv.prefix import Node
 from engine.kv.session import Session
 

@@ -10,13 +10,13 @@ from engine.kv.session import Session
 class CodedFreshPages(FreshPages):
     """See `FreshPages`: of each kind as many as the session would have if it had come at once."""
 
-    _cache: CodedCache
+    cache: CodedCache
 
     def __init__(self, cache: CodedCache) -> None:
         super().__init__(cache)
 
     def reserve(self, shadow: Session, politely: bool = False) -> None:
-        cache = self._cache
+        cache = self.cache
         static, coded, plain = self._needed(shadow)
         if politely and not self.has_room_for(shadow):
             raise OutOfPages(plain + len(coded), cache.pages.available)
@@ -32,7 +32,7 @@ class CodedFreshPages(FreshPages):
     def has_room_for(self, session: Session) -> bool:
         """Whether `reserve` would find its pages without taking any from idle sessions."""
         _, coded, plain = self._needed(session)
-        pages = self._cache.pages
+        pages = self.cache.pages
         needed = plain * pages.per_frame + len(coded)
         return plain <= pages.available and needed <= pages.available_slots
 
@@ -41,18 +41,18 @@ class CodedFreshPages(FreshPages):
 
         None where they are fewer than `least`.
         """
-        cache = self._cache
+        cache = self.cache
         idle = [s for s in cache.sessions if not s.busy and s.kv_tokens and self.has_room_for(s)]
         most = max(idle, key=cache.approximate_tokens, default=None)
         return most if most and cache.approximate_tokens(most) >= least else None
 
     def _needed(self, session: Session) -> tuple[list[Node], range, int]:
         """Nodes of pages that are shared, which pages are coded, and how many are plain."""
-        cache, tokens = self._cache, len(session.tokens)
+        cache, tokens = self.cache, len(session.tokens)
         static = cache.static_nodes(session)
         coded = cache.precision.coded_range(session, tokens, len(static))
         return static, coded, cache.layout.pages(tokens) - len(static) - len(coded)
 
     def _advance(self, shadow: Session) -> None:
         super()._advance(shadow)
-        self._cache.precision.note_exact(shadow.pages)
+        self.cache.precision.note_exact(shadow.pages)

@@ -26,10 +26,6 @@ from engine.coded.verdict import STEP, Verdict, measure
 from engine.device import free_bytes
 from engine.executor import Executor
 from engine.kv.layout import PageLayout
-from engine.reference.executor import ReferenceExecutor
-from engine.reference.weights import read_weights
-from engine.weight_scheme import SchemedTensors
-from engine.weights import Tensors
 
 _HERE = Path(__file__).parent
 TEXT = _HERE / "gate_text.txt"
@@ -57,6 +53,7 @@ class Gate:
         self,
         folder: Path,
         executor: Executor,
+        make_wide: Callable[[], Executor],
         encode: Callable[[str], list[int]],
         cache: Path,
         progress: Callable[[str], None],
@@ -66,11 +63,13 @@ class Gate:
             folder: the model's.
             executor: of the model as it is loaded; it is measured itself where float32 has no room
                 beside it.
+            make_wide: loads the model in float32.
             encode: the model's tokenizer.
             cache: where verdicts are kept.
             progress: told of work that takes longer than a moment.
         """
         self._folder, self._executor, self._encode = folder, executor, encode
+        self._make_wide = make_wide
         self._cache, self._progress = cache, progress
 
     def choose(self, wanted: CodedLayout) -> Choice:
@@ -124,9 +123,7 @@ class Gate:
         needed = 4 * config.parameters + pools + logits
         if self._executor.dtype in _WIDE or needed > free_bytes(device):
             return self._executor
-        with Tensors(self._folder) as tensors:
-            weights = read_weights(config, SchemedTensors(tensors, "auto"), device, torch.float32)
-        return ReferenceExecutor(config, weights)
+        return self._make_wide()
 
     def _file(self, layout: CodedLayout) -> Path:
         """Named after all that a verdict depends on: the model, the page, the code, the text."""

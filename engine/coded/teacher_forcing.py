@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from engine.caches import make_caches
+from engine.coded.books import books_without_sharing
 from engine.exact.refresh import Refresh
 from engine.executor import Executor
 from engine.kv.layout import PageLayout
@@ -42,7 +42,8 @@ class TeacherForcing:
         self.session = Session(owner="teacher")
         self.session.pages.take_row(0)
         self.executor = executor
-        self._cache, self._pages, _ = make_caches(self.pool, (), False, 0)
+        self._pages = books_without_sharing(self.pool)
+        self._cache = self._pages.cache
         self._cache.add(self.session)
 
     @property

@@ -7,10 +7,14 @@ from engine.kv.session import Session
 
 
 class FreshPages:
-    """Reserves pages for a shadow session and hands them over; knows plain pages only."""
+    """Reserves pages for a shadow session and hands them over; knows plain pages only.
+
+    Attributes:
+        cache: whose pages these are.
+    """
 
     def __init__(self, cache: KVCache) -> None:
-        self._cache = cache
+        self.cache = cache
 
     def reserve(self, shadow: Session, politely: bool = False) -> None:
         """Give a session without pages those for all its tokens.
@@ -25,7 +29,7 @@ class FreshPages:
         Raises:
             OutOfPages: there are too few; the session holds nothing still.
         """
-        cache = self._cache
+        cache = self.cache
         static = cache.static_nodes(shadow)
         pages = cache.layout.pages(len(shadow.tokens)) - len(static)
         if politely and pages > cache.pages.available:
@@ -34,7 +38,7 @@ class FreshPages:
 
     def hand_over(self, session: Session, shadow: Session) -> None:
         """Give a session the pages of its shadow, whose KV is all there. The shadow is closed."""
-        cache = self._cache
+        cache = self.cache
         self._advance(shadow)
         cache.drop(session)
         session.pages += shadow.pages
@@ -50,11 +54,11 @@ class FreshPages:
                     cache.pages.discard(other)
 
     def _begin(self, shadow: Session, static: list[Node], own: list[int]) -> None:
-        shared = self._cache.static.pages[: len(static)]
-        self._cache.pages.retain(shared)
+        shared = self.cache.static.pages[: len(static)]
+        self.cache.pages.retain(shared)
         shadow.pages += [*shared, *own]
         shadow.nodes = static
-        shadow.kv_tokens = shadow.static_tokens = len(static) * self._cache.page_size
+        shadow.kv_tokens = shadow.static_tokens = len(static) * self.cache.page_size
 
     def _advance(self, shadow: Session) -> None:
-        self._cache.advance(shadow, shadow.pending_tokens)
+        self.cache.advance(shadow, shadow.pending_tokens)

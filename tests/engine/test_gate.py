@@ -24,6 +24,7 @@ from engine.coded.verdict import POSITIONS, Verdict, measure
 from engine.executor import Executor
 from engine.kv.layout import PageLayout
 from engine.kv.pool import PagePool
+from engine.loading import wide_executor
 from engine.tokenizer import Tokenizer
 
 GOOD = Verdict(kl=0.001, top1=0.99, error=0.01, positions=1024, dtype="float32")
@@ -173,7 +174,11 @@ def make_gate(small: Path, tmp_path: Path) -> Iterator[Callable[..., Gate]]:
         engines.append(Engine(config))
         told = [] if said is None else said
         executor, encode = engines[-1]._executor, engines[-1]._tokenizer.encode
-        return Gate(folder, executor, encode, tmp_path, told.append)
+
+        def wide() -> Executor:
+            return wide_executor(folder, executor.config, executor.device)
+
+        return Gate(folder, executor, wide, encode, tmp_path, told.append)
 
     engines: list[Engine] = []
     yield make

@@ -1,26 +1,39 @@
 """From logits to a token."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from engine import Sampling
+from engine import Sampling, Session
 from engine.errors import SettingError
-from engine.sampler import NO_TOKEN, Sampler, choose, choose_one, pick
+from engine.request import Request
+from engine.sampler import NO_TOKEN, choose, choose_one, pick
 from engine.sampling import Draw
 
 LOGITS = np.array([1.0, 3.0, 2.0, -1.0, 2.9], dtype=np.float32)
 
 
-def _choose(sampler: Sampler, logits: np.ndarray, answer: list[int]) -> int:
-    return choose_one(logits, sampler.draw(answer))
+class Answer:
+    """A request of which only what chooses its tokens is looked at."""
+
+    def __init__(self, sampling: Sampling) -> None:
+        nothing: Any = None
+        self.request = Request(
+            Session("me"), sampling, nothing, nothing, 0, device_bytes_before=0, max_tokens=9
+        )
+
+    def choose(self, logits: np.ndarray = LOGITS, answer: Sequence[int] = ()) -> int:
+        self.request.answer[:] = answer
+        return choose_one(logits, self.request.draw())
 
 
 def _drawn(sampling: Sampling, logits: np.ndarray = LOGITS, times: int = 300) -> set[int]:
-    sampler = Sampler(sampling)
-    return {_choose(sampler, logits, []) for _ in range(times)}
+    answer = Answer(sampling)
+    return {answer.choose(logits) for _ in range(times)}
 
 
 def test_temperature_zero_takes_the_likeliest() -> None:
@@ -46,24 +59,24 @@ def test_min_p_drops_what_is_far_below_the_likeliest() -> None:
 
 
 def test_frequencies_follow_the_probabilities() -> None:
-    sampler = Sampler(Sampling(temperature=1.0, seed=4))
-    draws = torch.tensor([_choose(sampler, LOGITS, []) for _ in range(4000)])
+    answer = Answer(Sampling(temperature=1.0, seed=4))
+    draws = torch.tensor([answer.choose(LOGITS, []) for _ in range(4000)])
     seen = torch.bincount(draws, minlength=5) / 4000
     assert torch.allclose(seen, torch.softmax(torch.from_numpy(LOGITS), -1), atol=0.03)
 
 
 def test_repetition_penalty_weakens_tokens_of_the_answer() -> None:
-    sampler = Sampler(Sampling(repetition_penalty=2.0))
-    assert _choose(sampler, LOGITS, []) == 1
-    assert _choose(sampler, LOGITS, [1]) == 4
+    answer = Answer(Sampling(repetition_penalty=2.0))
+    assert answer.choose(LOGITS, []) == 1
+    assert answer.choose(LOGITS, [1]) == 4
     negative = np.array([-1.0, -1.5], dtype=np.float32)
-    assert _choose(sampler, negative, [0]) == 1  # a negative logit is pushed down, not up
+    assert answer.choose(negative, [0]) == 1  # a negative logit is pushed down, not up
 
 
 def test_the_same_seed_gives_the_same_tokens() -> None:
-    first, second = (Sampler(Sampling(temperature=1.5, seed=9)) for _ in range(2))
-    assert [_choose(first, LOGITS, []) for _ in range(50)] == [
-        _choose(second, LOGITS, []) for _ in range(50)
+    first, second = (Answer(Sampling(temperature=1.5, seed=9)) for _ in range(2))
+    assert [first.choose(LOGITS, []) for _ in range(50)] == [
+        second.choose(LOGITS, []) for _ in range(50)
     ]
 
 
@@ -106,13 +119,13 @@ def test_the_token_is_the_one_that_sorting_all_of_a_large_vocabulary_gives(
 def test_logits_that_are_not_finite_give_no_token() -> None:
     broken = np.array([1.0, float("nan")], dtype=np.float32)
     for sampling in (Sampling(), Sampling(temperature=1), Sampling(repetition_penalty=1.1)):
-        assert _choose(Sampler(sampling), broken, []) == NO_TOKEN
+        assert Answer(sampling).choose(broken, []) == NO_TOKEN
     both = np.stack((broken, [1.0, 2.0]))
     assert choose(both, [Draw(Sampling())] * 2, [NO_TOKEN] * 2) == [NO_TOKEN, 1]
 
 
 def test_a_token_that_is_drawn_while_the_next_is_planned_is_penalised_too() -> None:
-    draw = Sampler(Sampling(repetition_penalty=2.0)).draw([])
+    draw = Answer(Sampling(repetition_penalty=2.0)).request.draw()
     assert choose(LOGITS[None], [draw], [NO_TOKEN]) == [1]
     assert choose(LOGITS[None], [draw], [1]) == [4]
 
