@@ -1,6 +1,6 @@
 // Coding full pages, by runs of sixteen positions of a head (pages.h says where what lies).
 //
-// Rounds as engine/kv/codec.py does: a scale is float16 of the largest magnitude over the largest
+// Rounds as engine/coded/codec.py does: a scale is float16 of the largest magnitude over the largest
 // code (for keys in 4 bits, of the number furthest from 0 over -8), a code the nearest whole number
 // to number / scale, ties to even.
 
