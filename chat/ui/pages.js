@@ -67,6 +67,10 @@
     if (answer !== version) stir();
     return (version = answer);
   };
+  // For what is never the same twice.
+  pageturn.look = (part) => {
+    if (!document.hidden) tell?.(`news_${part}`);
+  };
   pageturn.news = async (part) => {
     if (document.hidden) return;
     const told = await newest();

@@ -342,7 +342,8 @@ def _memory_page(
         seen = gr.Textbox(visible=False)
     clock = gr.Timer(_CLOCK_S, active=False)
     screen = MemoryScreen(body, seen)
-    for happens in (views.open_memory, clock.tick):
+    clock.tick(None, None, None, js="() => { pageturn.look('memory'); }")
+    for happens in (views.open_memory, views.news_memory):
         happens(pages.memory, seen, list(screen), **quick)
     body.free(pages.free, seen, list(screen), **spoken)
     form.reckon(pages.reckon, outputs=answer, **newest_of("numbers"), **quick)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 import pytest
 from playwright.sync_api import Page, Request, Route, expect
@@ -36,6 +37,10 @@ DROP_FOLDER = """(files) => {
 
 def turn_to(page: Page, view: str) -> None:
     page.locator(f'a[data-view="{view}"]').click()
+
+
+def last_part(address: str) -> str:
+    return urlparse(address).path.rsplit("/", 1)[-1]
 
 
 def rows(page: Page) -> list[str]:
@@ -153,21 +158,37 @@ def test_the_memory_page_is_refreshed_each_second_and_only_while_it_is_open(
     assert set(asked) <= of_the_chat
 
 
-def test_a_hidden_page_asks_for_nothing_and_a_shown_one_for_news_alone(library: Any) -> None:
+HIDE = "value => Object.defineProperty(document, 'hidden', {configurable: true, value})"
+
+
+@pytest.mark.parametrize("view", ["chat", "latency", "memory", "documents"])
+def test_a_hidden_page_asks_for_nothing(library: Any, view: str) -> None:
     page = library.page
     asked: Counter[str] = Counter()
-    hide = "value => Object.defineProperty(document, 'hidden', {configurable: true, value})"
-    page.evaluate(hide, True)
+    turn_to(page, view)
+    page.wait_for_timeout(1_000)
+    page.evaluate(HIDE, True)
     page.wait_for_timeout(1_000)  # what was asked before is answered
-    page.on("request", lambda request: asked.update([request.url.rsplit("/", 1)[-1]]))
-    page.wait_for_timeout(5_000)
+    page.on("request", lambda request: asked.update([last_part(request.url)]))
+    page.wait_for_timeout(3_000)
     assert not asked
-    page.evaluate(hide, False)
+    page.evaluate(HIDE, False)
+    call = "predict" if view == "memory" else "news"
     until = time.monotonic() + 30
-    while asked["news"] < 2:
+    while not asked[call]:
         assert time.monotonic() < until, "nothing was asked for"
         page.wait_for_timeout(100)
-    # What is shown may be asked for once in the minute.
+
+
+def test_a_shown_page_on_which_nothing_happens_asks_for_news_alone(library: Any) -> None:
+    page = library.page
+    page.wait_for_timeout(2_000)  # what is shown was asked for, and is again a minute later
+    asked: Counter[str] = Counter()
+    page.on("request", lambda request: asked.update([last_part(request.url)]))
+    until = time.monotonic() + 30
+    while asked["news"] < 6:
+        assert time.monotonic() < until, "nothing was asked for"
+        page.wait_for_timeout(100)
     assert asked["predict"] <= 1
 
 
