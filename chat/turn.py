@@ -24,6 +24,7 @@ from threading import Thread
 from sqlalchemy.exc import SQLAlchemyError
 
 from chat.clock import NOTICEABLE_S, in_words, slept_s
+from chat.collection import is_collecting
 from chat.context import Context
 from chat.errors import SessionNotFound
 from chat.events import Delta, Event, Finished, Quoted, Retrieved, Started
@@ -124,8 +125,9 @@ class RunningTurn:
             yield from self._answer()
             view = self._end("done")
         except GeneratorExit:
-            if self.services.engine.is_own_thread:
-                # The garbage collector came by there: the engine must not wait for itself.
+            if is_collecting() or self.services.engine.is_own_thread:
+                # Whoever waits here may hold what the end of the turn waits for: the engine's lock,
+                # ours, or on the engine's thread the engine itself.
                 Thread(target=self._end, args=("stopped",), name="end-of-turn").start()
             else:
                 self._end("stopped")

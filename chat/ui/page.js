@@ -72,6 +72,8 @@
   // Markers and cost lines stand in the transcript; what they show stands in `element`.
   pageturn.sources = (element, trigger, watch) => {
     let wanted = null; // { turn, number } until the panel shows it
+    let picked = ""; // the turn that the panel was last asked for
+    pageturn.picked = () => picked;
 
     const show = () => {
       if (!wanted) return;
@@ -97,7 +99,10 @@
       wanted = { turn, number };
       pageturn.go("sources");
       if (element.querySelector(`[data-shown-turn="${CSS.escape(turn)}"]`)) show();
-      else trigger("pick", { turn });
+      else {
+        picked = turn;
+        trigger("pick");
+      }
     };
 
     watch("value", () => requestAnimationFrame(show));

@@ -12,7 +12,7 @@ from chat.ui import settings
 from chat.ui.actions import Actions
 from chat.ui.gradio_words import t
 from chat.ui.i18n import both
-from chat.ui.pages import Pages, add_pages, ask_for_news
+from chat.ui.pages import Pages, add_pages, ask_for_news, newest_of
 from chat.ui.screen import Screen, Streamed
 from chat.ui.serving import mount as mount
 from chat.ui.tabs import CLOCK_S
@@ -235,7 +235,7 @@ def build(
         search.change(
             actions.search, [search, session], outputs, trigger_mode="always_last", **quick
         )
-        panel.pick(actions.pick, session, outputs, trigger_mode="always_last", **quick)
+        panel.pick(actions.pick, outputs=outputs, **newest_of("picked", session), **quick)
 
         typed = [composer, session, editing, *controls]
         for asked in (

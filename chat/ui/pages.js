@@ -67,6 +67,10 @@
     if (answer !== version) stir();
     return (version = answer);
   };
+  // For what is never the same twice.
+  pageturn.look = (part) => {
+    if (!document.hidden) tell?.(`news_${part}`);
+  };
   pageturn.news = async (part) => {
     if (document.hidden) return;
     const told = await newest();
@@ -99,9 +103,13 @@
   pageturn.reckon = (element, trigger, event) => {
     const form = element.querySelector("form");
     let waiting = 0;
+    let numbers = {};
     reckon = () => {
-      if (form.checkValidity()) trigger(event, Object.fromEntries(new FormData(form)));
+      if (!form.checkValidity()) return;
+      numbers = Object.fromEntries(new FormData(form));
+      trigger(event);
     };
+    pageturn.numbers = () => JSON.stringify(numbers);
     form.addEventListener("input", () => {
       clearTimeout(waiting);
       waiting = setTimeout(reckon, 250);
@@ -114,14 +122,17 @@
   // has been asked about; null where nothing is. The panel is drawn anew for as long as its document
   // changes, and an answer may come late: this, and not the panel, is what the person wants.
   let reading = null;
-  const read = (trigger, document, page = 1) => {
+  let tellTable = null; // one event for all that is read, so that of several the last is shown
+  const read = (document, page = 1) => {
     const same = reading?.document === document && reading.page === page;
     reading = { document, page, asked: same && reading.asked };
-    trigger("read", { document, page });
+    tellTable("read");
   };
+  pageturn.wanted = () => JSON.stringify(reading);
 
   // The table is drawn anew whenever a document changes: order and filter are put on it again.
   pageturn.library = (element, trigger, watch) => {
+    tellTable = trigger;
     let column = null;
     let downwards = false;
     const find = () => document.querySelector("#pt-library-find textarea, #pt-library-find input");
@@ -150,7 +161,7 @@
     watch("value", () => {
       arrange();
       if (reading && document.querySelector("[data-reading][data-unsettled]")) {
-        read(trigger, reading.document, reading.page);
+        read(reading.document, reading.page);
       }
     });
     document.addEventListener("input", (event) => {
@@ -164,7 +175,7 @@
         column = sort;
         arrange();
       } else if (open) {
-        read(trigger, open.dataset.document);
+        read(open.dataset.document);
       }
     });
   };
@@ -195,7 +206,7 @@
         sure.hidden = !asked;
         if (reading) reading.asked = asked;
       };
-      if (button.dataset.page) read(trigger, id, Number(button.dataset.page));
+      if (button.dataset.page) read(id, Number(button.dataset.page));
       else if ("again" in button.dataset) {
         reading = { document: id, page: 1, asked: false };
         trigger("again", { document: id });

@@ -10,6 +10,7 @@ the page, and where that happens while an event runs, its timer stays behind (se
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -142,9 +143,10 @@ class Pages(Services):
         return kv_size.form(kv_size.start(self._engine))
 
     @_told(lambda: KEEP)
-    def reckon(self, event: gr.EventData, request: gr.Request) -> Any:
+    def reckon(self, numbers: str, request: gr.Request) -> Any:
         """What KV would take with the numbers of the form."""
-        given = {name: str(getattr(event, name, "")) for name in kv_size.FIELDS}
+        entered = json.loads(numbers)
+        given = {name: str(entered.get(name, "")) for name in kv_size.FIELDS}
         config = self._engine.config
         return kv_size.answer(given, config.page_size, self._engine.dtype, words_for(request))
 
@@ -197,10 +199,13 @@ class Pages(Services):
         return self._added(results, request)
 
     @_told(LibraryScreen)
-    def read(self, event: gr.EventData, request: gr.Request) -> LibraryScreen:
-        """A document was picked, or another page of it."""
-        document = self._library.get(str(event.document), owner_of(request))
-        page = min(max(1, int(event.page)), max(1, document.pages))
+    def read(self, wanted: str, request: gr.Request) -> LibraryScreen:
+        """A document was picked, or another page of it; nothing where it was closed meanwhile."""
+        picked = json.loads(wanted)
+        if picked is None:
+            return LibraryScreen()
+        document = self._library.get(str(picked["document"]), owner_of(request))
+        page = min(max(1, int(picked["page"])), max(1, document.pages))
         return LibraryScreen(reading=self._reading(document, page, request))
 
     @_told(LibraryScreen)
@@ -273,6 +278,20 @@ def ask_for_news(clock: gr.Timer, part: str) -> None:
     clock.tick(None, None, None, js=f"() => {{ pageturn.news('{part}'); }}")
 
 
+def newest_of(what: str, *before: Any) -> dict[str, Any]:
+    """Options of an event of which only the last counts: one call at a time, and the last is made.
+
+    Gradio makes the call that waited with the data of the event before it. So the page has the
+    data: `what` is its function for them, called when the call is made. The handler gets its text,
+    after the values of the components `before`.
+    """
+    return {
+        "inputs": [*before, gr.Textbox(visible=False)],
+        "js": f"(...values) => [...values.slice(0, -1), pageturn.{what}()]",
+        "trigger_mode": "always_last",
+    }
+
+
 def nav() -> str:
     """Links to the pages, in both languages: the styles show the reader's."""
     links = "".join(
@@ -323,11 +342,11 @@ def _memory_page(
         seen = gr.Textbox(visible=False)
     clock = gr.Timer(_CLOCK_S, active=False)
     screen = MemoryScreen(body, seen)
-    for happens in (views.open_memory, clock.tick):
+    clock.tick(None, None, None, js="() => { pageturn.look('memory'); }")
+    for happens in (views.open_memory, views.news_memory):
         happens(pages.memory, seen, list(screen), **quick)
     body.free(pages.free, seen, list(screen), **spoken)
-    # Each is answered: of those that wait for one another the last was lost on a busy machine.
-    form.reckon(pages.reckon, None, answer, trigger_mode="multiple", **quick)
+    form.reckon(pages.reckon, outputs=answer, **newest_of("numbers"), **quick)
     return clock
 
 
@@ -376,7 +395,7 @@ def _documents_page(
                 elem_id="pt-library-table",
                 js_on_load="pageturn.library(element, trigger, watch, 'read')",
             )
-            reading_events = "'read', 'again', 'remove', 'close'"
+            reading_events = "'again', 'remove', 'close'"
             reading = _html(
                 "",
                 elem_id="pt-library-reading",
@@ -392,8 +411,7 @@ def _documents_page(
     upload.upload(pages.add, upload, outputs, **adding)
     folder.upload(pages.add, folder, outputs, **adding)
     sample.click(pages.add_sample, None, outputs, **spoken)
-    for part in (table, reading):
-        part.read(pages.read, None, outputs, trigger_mode="always_last", **spoken)
+    table.read(pages.read, outputs=outputs, **newest_of("wanted"), **spoken)
     reading.again(pages.again, None, outputs, **spoken)
     reading.remove(pages.remove, None, outputs, **spoken)
     reading.close(lambda: "", None, reading, **quick)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gradio.queueing import Queue
@@ -11,6 +12,7 @@ from gradio.utils import run_coro_in_background, set_task_name
 
 if TYPE_CHECKING:
     import gradio as gr
+    from gradio.queueing import Event, EventQueue
 
 _PROGRESS_S = 5.0
 
@@ -74,10 +76,22 @@ class PromptQueue(Queue):  # type: ignore[misc]
         # By this name Gradio finds the task when the call is to be cancelled.
         set_task_name(task, events[0].session_hash, function._id, events[0]._id, batch)
         self._asyncio_tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(partial(self._ended, events, waiting, now))
         self.broadcast_estimations(limit)
         return True
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(
+        self, events: list[Event], waiting: EventQueue, began: float, task: asyncio.Task[None]
+    ) -> None:
         self._asyncio_tasks.discard(task)
+        begun = waiting.start_times_per_fn
+        if began in begun.get(events[0].fn, ()):
+            # Cancelled before its first step: Gradio's own clean-up is in the task, and never ran.
+            begun[events[0].fn].discard(began)
+            if not begun[events[0].fn]:
+                del begun[events[0].fn]
+            waiting.current_concurrency -= 1
+            self.active_jobs[self.active_jobs.index(events)] = None
+            for event in events:
+                self.event_ids_to_events.pop(event._id, None)
         self._changed.set()

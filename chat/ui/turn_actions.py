@@ -157,10 +157,10 @@ class TurnActions(View):
     # Turns that are there --------------------------------------------------------------------
 
     @said
-    def pick(self, session_id: str, event: gr.EventData, request: gr.Request) -> Screen:
+    def pick(self, session_id: str, picked: str, request: gr.Request) -> Screen:
         """A marker or the count of sources was clicked: the sources of that turn."""
         turns = self._turns(session_id, request)
-        wanted = next((turn for turn in turns if turn.turn == str(event.turn)), None)
+        wanted = next((turn for turn in turns if turn.turn == picked), None)
         return Screen(sources=self._sources(wanted, request))
 
     @said

@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 import pytest
-from playwright.sync_api import Page, Request, expect
+from playwright.sync_api import Page, Request, Route, expect
 
 from tests.browser.conftest import ANSWER_MS
 
@@ -36,6 +37,10 @@ DROP_FOLDER = """(files) => {
 
 def turn_to(page: Page, view: str) -> None:
     page.locator(f'a[data-view="{view}"]').click()
+
+
+def last_part(address: str) -> str:
+    return urlparse(address).path.rsplit("/", 1)[-1]
 
 
 def rows(page: Page) -> list[str]:
@@ -153,21 +158,37 @@ def test_the_memory_page_is_refreshed_each_second_and_only_while_it_is_open(
     assert set(asked) <= of_the_chat
 
 
-def test_a_hidden_page_asks_for_nothing_and_a_shown_one_for_news_alone(library: Any) -> None:
+HIDE = "value => Object.defineProperty(document, 'hidden', {configurable: true, value})"
+
+
+@pytest.mark.parametrize("view", ["chat", "latency", "memory", "documents"])
+def test_a_hidden_page_asks_for_nothing(library: Any, view: str) -> None:
     page = library.page
     asked: Counter[str] = Counter()
-    hide = "value => Object.defineProperty(document, 'hidden', {configurable: true, value})"
-    page.evaluate(hide, True)
+    turn_to(page, view)
+    page.wait_for_timeout(1_000)
+    page.evaluate(HIDE, True)
     page.wait_for_timeout(1_000)  # what was asked before is answered
-    page.on("request", lambda request: asked.update([request.url.rsplit("/", 1)[-1]]))
-    page.wait_for_timeout(5_000)
+    page.on("request", lambda request: asked.update([last_part(request.url)]))
+    page.wait_for_timeout(3_000)
     assert not asked
-    page.evaluate(hide, False)
+    page.evaluate(HIDE, False)
+    call = "predict" if view == "memory" else "news"
     until = time.monotonic() + 30
-    while asked["news"] < 2:
+    while not asked[call]:
         assert time.monotonic() < until, "nothing was asked for"
         page.wait_for_timeout(100)
-    # What is shown may be asked for once in the minute.
+
+
+def test_a_shown_page_on_which_nothing_happens_asks_for_news_alone(library: Any) -> None:
+    page = library.page
+    page.wait_for_timeout(2_000)  # what is shown was asked for, and is again a minute later
+    asked: Counter[str] = Counter()
+    page.on("request", lambda request: asked.update([last_part(request.url)]))
+    until = time.monotonic() + 30
+    while asked["news"] < 6:
+        assert time.monotonic() < until, "nothing was asked for"
+        page.wait_for_timeout(100)
     assert asked["predict"] <= 1
 
 
@@ -209,6 +230,74 @@ def test_the_calculator_begins_with_the_loaded_model_and_follows_its_inputs(libr
     expect(heads).to_have_value("8")
     wider = "page => page.scrollWidth > page.clientWidth + 1"
     assert not page.locator("#pt-memory-page").evaluate(wider)
+
+
+def held_first(page: Page, address: str, text: str) -> list[Route]:
+    """Keeps back the first call that holds the text: in the list, from when it is made."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        if not held and text in (route.request.post_data or "").replace("\\", ""):
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route(address, hold)
+    return held
+
+
+def let_go(page: Page, held: list[Route]) -> None:
+    page.wait_for_timeout(1_000)  # so that whatever does not wait for it comes before it
+    held[0].continue_()
+
+
+def test_the_calculator_answers_the_last_of_its_inputs_whichever_takes_longest(
+    library: Any,
+) -> None:
+    page = library.page
+    turn_to(page, "memory")
+    answer = page.locator("#pt-kv-size")
+    heads = page.locator('.pt-kv-form input[name="kv_heads"]')
+    expect(answer).to_contain_text("GQA, 3 KV heads (as given above)")
+    held = held_first(page, "**/run/predict**", '"kv_heads":"5"')
+    with page.expect_request(lambda asked: "kv_heads" in (asked.post_data or "")):
+        heads.fill("5")
+    heads.fill("1")
+    let_go(page, held)
+    expect(answer).to_contain_text("MQA, 1 KV head (as given above)")
+    page.wait_for_timeout(1_000)
+    expect(answer).to_contain_text("MQA, 1 KV head (as given above)")
+
+
+def test_of_two_documents_that_are_opened_at_once_the_last_is_read(library: Any) -> None:
+    page = library.page
+    turn_to(page, "documents")
+    last = row(page, "bridge.html")
+    held = held_first(page, "**/queue/join**", '"document"')
+    with page.expect_request(lambda asked: "document" in (asked.post_data or "")):
+        row(page, "lighthouse.md").locator(".pt-open-document").click()
+    last.locator(".pt-open-document").click()
+    let_go(page, held)
+    shown = page.locator("[data-reading]")
+    expect(shown).to_have_attribute("data-reading", last.get_attribute("data-document") or "")
+
+
+def test_of_two_turns_whose_sources_are_opened_at_once_the_last_ones_are_shown(
+    library: Any,
+) -> None:
+    page = library.page
+    for question in (HEIGHT, ARCHITECT, LONG):
+        library.ask(question)
+    first, second, _ = counts = page.locator("#pt-transcript button[data-turn]").all()
+    assert len(counts) == 3
+    turn = first.get_attribute("data-turn") or ""
+    held = held_first(page, "**/run/predict**", turn)
+    with page.expect_request(lambda asked: turn in (asked.post_data or "")):
+        first.click()
+    second.click()
+    let_go(page, held)
+    last = second.get_attribute("data-turn")
+    expect(page.locator(f'#pt-sources [data-shown-turn="{last}"]').first).to_be_visible()
 
 
 def test_a_folder_is_added_and_its_documents_are_found_sorted_and_read(

@@ -17,9 +17,19 @@ from chat.conversation import INTERRUPTED, Conversations
 from chat.events import Delta, Retrieved, Started
 from chat.notes import REPEATS_ITSELF
 from chat.options import AskOptions
+from chat.views import TurnView
 from tests.chat.conftest import PAGE_QUESTION, SIZE_QUESTION, World, finished, first
 
 LONG = AskOptions(max_tokens=250, passages=1, temperature=0.8, seed=3)
+
+
+def ended(world: World, session: str) -> TurnView:
+    """The conversation's only turn, once it has ended."""
+    until = time.monotonic() + 60
+    while (turn := world.conversations.turns(session)[0]).state == "pending":
+        assert time.monotonic() < until, "the turn did not end"
+        time.sleep(0.05)
+    return turn
 
 
 def test_stop_ends_the_turn_and_keeps_the_text(world: World) -> None:
@@ -69,8 +79,40 @@ def test_a_stream_that_is_collected_on_the_engines_own_thread_ends_its_turn(
     try:
         del events, cycle
         monkeypatch.setattr(scheduler, "plan", collecting_plan)
-        while (turn := world.conversations.turns(session)[0]).state == "pending":
-            time.sleep(0.05)
+        turn = ended(world, session)
+    finally:
+        gc.enable()
+    assert (turn.state, turn.finish_reason) == ("stopped", "cancelled")
+    assert turn.answer
+    assert world.ask(PAGE_QUESTION, session).state == "done"
+
+
+@pytest.mark.parametrize("where", ["in the engine", "in the conversations"])
+def test_a_stream_that_is_collected_by_who_holds_a_lock_ends_its_turn(
+    world: World, where: str
+) -> None:
+    """As a collection does that begins in any thread, wherever something is made."""
+    lock = world.engine._lock if where == "in the engine" else world.conversations._lock
+    events = world.conversations.ask(SIZE_QUESTION, options=LONG)
+    session = first(events, Started).session_id
+    first(events, Delta)
+    cycle: list[Any] = [events]
+    cycle.append(cycle)
+
+    def collect() -> None:
+        with lock:
+            gc.collect()
+
+    gc.disable()
+    try:
+        del events, cycle
+        collecting = threading.Thread(target=collect, daemon=True)
+        collecting.start()
+        collecting.join(20)
+        if collecting.is_alive():
+            lock.release()  # so that no later test waits for it
+            pytest.fail("the collection waits for the lock that it was begun under")
+        turn = ended(world, session)
     finally:
         gc.enable()
     assert (turn.state, turn.finish_reason) == ("stopped", "cancelled")

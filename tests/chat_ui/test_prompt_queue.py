@@ -66,6 +66,32 @@ def test_calls_beyond_the_limit_wait_for_those_before_them(kitchen: Kitchen) -> 
     assert kitchen.served == [*dishes]
 
 
+def test_a_call_that_is_cancelled_before_it_begins_leaves_its_place_to_the_next(
+    kitchen: Kitchen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = kitchen.queue
+    cancelled = threading.Event()
+
+    def cancel(*_: object) -> None:
+        """Stands where a task has been made, and has not had its turn."""
+        for task in list(queue._asyncio_tasks):
+            cancelled.set()
+            task.cancel()
+
+    kitchen.may_end.set()
+    with monkeypatch.context() as patched:
+        patched.setattr(queue, "broadcast_estimations", cancel)
+        kitchen.order("soup", browser="one")
+        assert cancelled.wait(20)
+    kitchen.order("fish", browser="two")
+    until = time.monotonic() + 20
+    while kitchen.served != ["fish"]:
+        assert time.monotonic() < until, "the place is taken for good"
+        time.sleep(0.05)
+    assert kitchen.answer("two") == "FISH"
+    assert not queue.event_ids_to_events
+
+
 def test_an_empty_queue_looks_for_nothing(kitchen: Kitchen) -> None:
     kitchen.may_end.set()
     kitchen.order("soup", browser="one")
