@@ -23,6 +23,8 @@ from engine.tokenizer import Tokenizer
 
 # Plain words, since some templates trim white space around a message.
 _S, _U, _A, _U2 = "SystemMarkerQ", "FirstMarkerQ", "AnswerMarkerQ", "SecondMarkerQ"
+_A2, _U3 = "OtherAnswerMarkerQ", "ThirdMarkerQ"
+_SPACE = " \n "
 
 Message = dict[str, str]
 
@@ -70,14 +72,15 @@ class ChatFormat:
     # -- what a conversation is made of ------------------------------------------------------
 
     def system(self, text: str) -> list[int]:
-        """Set the system prompt; returns the static part, which every conversation starts with."""
+        """Set the system prompt; returns the static part, which every conversation starts with.
+
+        Without a text, a conversation begins as the template begins one without a system message,
+        which may have a text of the template's own.
+        """
         self.system_text = text
-        if self._has_system_role:
-            whole = self._head + text + self._middle
-        else:
-            whole = self._head + text + "\n\n"
+        whole = self._whole_opening()
         # What opens any user message belongs to the message, not to the static part.
-        if self._has_system_role and self._middle.endswith(self._opening):
+        if self._opening and whole.endswith(self._opening):
             self._static = self._encode(whole[: len(whole) - len(self._opening)])
         else:
             # Plain text touches the message. What no message changes is the static part.
@@ -98,6 +101,10 @@ class ChatFormat:
         """
         if not text.strip():
             raise EmptyMessage
+        kept = self._kept_around_user
+        if first and not self._has_system_role and self.system_text.strip():
+            kept = (True, kept[1])  # the system text stands before it in the same message
+        text = _trimmed(text, kept)
         if not first:
             return self._encode(self._opening, text, self._prompt)
         tokens = self._encode(self._whole_opening(), text, self._prompt)
@@ -121,7 +128,7 @@ class ChatFormat:
 
     def answer(self, text: str) -> list[int]:
         """Tokens of an answer that is known as text only, from another model, say."""
-        return self._tokenizer.encode(text)
+        return self._tokenizer.encode(self._before_answer + text)
 
     def count(self, text: str) -> int:
         """How many tokens a text has."""
@@ -156,13 +163,24 @@ class ChatFormat:
                     "The chat template does not write a conversation's messages in their order."
                 )
         before_user, self._prompt = first.split(_U, 1)
+        # What opens a conversation without a system text.
+        self._bare = self._render([_message("user", _U)], prompt=True).split(_U, 1)[0]
+        self._kept_around_user = self._kept(system, "user", _U)
+        self._kept_around_system = (self._kept_around_user[0], True)
+        if self._has_system_role:
+            self._kept_around_system = self._kept([], "system", _S, _message("user", _U))
         if self._has_system_role:
             self._head, self._middle = before_user.split(_S, 1)
         else:
             self._head, self._middle = before_user, ""
         after_answer = answered.split(_A, 1)[1]
+        # A space before an answer, say, which a model writes itself.
+        before_answer = second.split(_U, 1)[1].split(_A, 1)[0]
+        has_prompt = before_answer.startswith(self._prompt)
+        self._before_answer = before_answer[len(self._prompt) :] if has_prompt else ""
         between = second.split(_A, 1)[1].split(_U2, 1)[0]
-        if _S in between:  # it belongs to the newest message there, and to the first one here
+        self._moves_system = _S in between
+        if self._moves_system:  # it belongs to the newest message there, and to the first one here
             later = self._render(
                 [_message("user", _U), _message("assistant", _A), _message("user", _U2)],
                 prompt=True,
@@ -177,12 +195,24 @@ class ChatFormat:
         match = self._special.match(self._opening)
         if not self._end and match:  # the template leaves the last answer open
             self._end, self._opening = match[0], self._opening[match.end() :]
-        self._first_render, self._second_render = first, second
+        self._first_render = first
+
+    def _kept(
+        self, before: list[Message], role: str, marker: str, *after: Message
+    ) -> tuple[bool, bool]:
+        """Whether the template keeps white space before and behind a message of this role."""
+        padded = _message(role, f"{_SPACE}{marker}{_SPACE}")
+        rendered = self._render([*before, padded, *after], prompt=True)
+        return _SPACE + marker in rendered, marker + _SPACE in rendered
 
     def _whole_opening(self) -> str:
+        """Everything before the first message's text."""
+        text = _trimmed(self.system_text, self._kept_around_system)
+        if not text:
+            return self._bare
         if self._has_system_role:
-            return self._head + self.system_text + self._middle
-        return self._head + (self.system_text + "\n\n" if self.system_text else "")
+            return self._head + text + self._middle
+        return self._head + text + "\n\n"
 
     def _compare(self) -> Iterable[str]:
         """Where appending differs from the template's own rendering of the same messages."""
@@ -196,8 +226,12 @@ class ChatFormat:
                 "The template marks turns by plain text only, so a text that holds the same marks "
                 "can look like a turn."
             )
-        ours = self._first_render + _A + self._end + self._opening + _U2 + self._prompt
-        if ours != self._second_render:
+        if self._moves_system:
+            yield (
+                "The template moves the system prompt to the newest message; the session keeps it "
+                "at the start, where it was computed."
+            )
+        elif not self._appends():
             yield (
                 "The template renders older turns otherwise when a new one is added; the session "
                 "keeps every turn as the model saw it."
@@ -210,6 +244,19 @@ class ChatFormat:
                     "The template drops the thinking of older answers; the session keeps it, as "
                     "the model wrote it."
                 )
+
+    def _appends(self) -> bool:
+        """Whether the template's second and third turn are the turns before with more at the end"""
+        system = [_message("system", _S)] if self._has_system_role else []
+        turns = [_message("user", _U), _message("assistant", _A), _message("user", _U2)]
+        turns += [_message("assistant", _A2), _message("user", _U3)]
+        ours = self._first_render
+        for answer, question, count in ((_A, _U2, 3), (_A2, _U3, 5)):
+            ours += self._before_answer + answer + self._end + self._opening + question
+            ours += self._prompt
+            if ours != self._render([*system, *turns[:count]], prompt=True):
+                return False
+        return True
 
     def _render(self, messages: list[Message], prompt: bool) -> str:
         rendered, _ = render_jinja_template(
@@ -246,6 +293,11 @@ class ChatFormat:
             pieces += [(text[at : match.start()], False), (match[0], True)]
             at = match.end()
         return [*pieces, (text[at:], False)]
+
+
+def _trimmed(text: str, kept: tuple[bool, bool]) -> str:
+    text = text if kept[0] else text.lstrip()
+    return text if kept[1] else text.rstrip()
 
 
 def _message(role: str, content: str) -> Message:

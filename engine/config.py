@@ -75,11 +75,11 @@ class EngineConfig:
             other models the native backend rounds to int8, the torch backend rounds nothing.
         kv_memory: see `KVMemory.parse`. `auto` on a CPU is the smaller of a quarter of the RAM
             that the process may use and what `max_sessions` full contexts need.
-        kv_dtype: what keys and values are held in: a dtype, or a codec (`engine.coded.codec`) for all
-            but the first page and the recent window. `auto` is the dtype of the arithmetic, unless
-            the device's memory holds fewer than `max_sessions` full contexts of it: then int8.
-            A codec is used only if the model passes its gate (`engine.coded.gate`); otherwise the next
-            better one is.
+        kv_dtype: what keys and values are held in: a dtype, or a codec (`engine.coded.codec`) for
+            all but the first page and the recent window. `auto` is the dtype of the arithmetic,
+            unless the device's memory holds fewer than `max_sessions` full contexts of it: then
+            int8. A codec is used only if the model passes its gate (`engine.coded.gate`); otherwise
+            the next better one is.
         refresh_tokens: a session is refreshed exactly in idle time when so many of its tokens were
             computed from coded KV; 0 never does.
         page_size: token positions in a page; a power of two.

@@ -192,4 +192,4 @@ def test_a_system_prompt_that_moves_to_the_newest_message_stays_in_the_first(
     assert text == (
         f"<|im_start|>[ASK] {SYSTEM}\n\nOne?[/ASK] Two.<|im_end|><|im_start|>[ASK] Three?[/ASK]"
     )
-    assert any("renders older turns otherwise" in told for told in fmt.differences)
+    assert any("moves the system prompt" in told for told in fmt.differences)

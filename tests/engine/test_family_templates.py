@@ -10,53 +10,9 @@ import pytest
 from engine import Engine, EngineConfig
 from engine.chat_format import ChatFormat
 from engine.tokenizer import Tokenizer
+from tests.engine.family_templates import CONTROL, LLAMA_3, QWEN_3, TEMPLATES, VARIABLES
 
 SYSTEM = "Answer briefly."
-
-# A date and the system prompt in one message, headers around roles, messages trimmed.
-LLAMA3 = (
-    "{{ bos_token }}{% if not date_string is defined %}"
-    "{% set date_string = strftime_now('%d %b %Y') %}{% endif %}"
-    "<|start_header_id|>system<|end_header_id|>\n\nToday Date: {{ date_string }}\n\n"
-    "{% if messages[0].role == 'system' %}{{ messages[0].content | trim }}"
-    "{% set messages = messages[1:] %}{% endif %}<|eot_id|>"
-    "{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n"
-    "{{ m.content | trim }}<|eot_id|>{% endfor %}"
-    "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
-)
-# The system prompt opens the first instruction; roles must alternate.
-MISTRAL = (
-    "{{ bos_token }}{% set ns = namespace(system='') %}"
-    "{% if messages[0].role == 'system' %}{% set ns.system = messages[0].content + '\n\n' %}"
-    "{% set messages = messages[1:] %}{% endif %}"
-    "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
-    "{{ raise_exception('roles must alternate') }}{% endif %}"
-    "{% if m.role == 'user' %}[INST]{% if loop.first %}{{ ns.system }}{% endif %}"
-    "{{ m.content }}[/INST]{% else %}{{ m.content }}{{ eos_token }}{% endif %}{% endfor %}"
-)
-# Adds a system prompt of its own when there is none.
-QWEN2 = (
-    "{% for m in messages %}{% if loop.first and m.role != 'system' %}<|im_start|>system\n"
-    "You are a helpful assistant.<|im_end|>\n{% endif %}"
-    "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-# Thinking is dropped from every answer before the last question, and put before the last answer.
-QWEN3 = (
-    "{% set ns = namespace(last=0) %}{% for m in messages %}"
-    "{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}"
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
-    "{% if m.role == 'assistant' %}{% set said = m.content.split('</think>')[-1] %}"
-    "{% if loop.index0 > ns.last %}<think>\n\n</think>\n\n{% endif %}{{ said.lstrip('\n') }}"
-    "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-TEMPLATES = {"llama3": LLAMA3, "mistral": MISTRAL, "qwen2": QWEN2, "qwen3": QWEN3}
-CONTROL = (
-    "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "[INST]", "[/INST]", "<s>", "</s>",
-    "<think>", "</think>",
-)  # fmt: skip
-VARIABLES = {"bos_token": "<s>", "eos_token": "</s>"}
 
 
 @pytest.fixture(scope="module")
@@ -88,22 +44,32 @@ def theirs(folder: Path) -> Any:
     )
 
 
-def _rendered(theirs: Any, template: str, *turns: str) -> list[int]:
+TURNS = ("What is a page?", "A run of positions.", "And a table?", "It lists pages.", "Why?")
+# Families whose templates render older turns otherwise, and what `differences` says of it.
+REWRITES = {"Mistral v0.3": "moves the system prompt", "DeepSeek R1 distill": "thinking"}
+
+
+def _rendered(theirs: Any, fmt: ChatFormat, template: str, system: str, *turns: str) -> list[int]:
+    """The template's own tokens; without a system role, the text opens the first question."""
     roles = ["user", "assistant"] * len(turns)
     messages = [{"role": r, "content": t} for r, t in zip(roles, turns, strict=False)]
+    if system and fmt._has_system_role:
+        messages.insert(0, {"role": "system", "content": system})
+    elif system:
+        messages[0]["content"] = f"{system}\n\n{messages[0]['content']}"
     return list(
         theirs.apply_chat_template(
-            [{"role": "system", "content": SYSTEM}, *messages], chat_template=template,
-            add_generation_prompt=True, tokenize=True, return_dict=False,
+            messages, chat_template=template, add_generation_prompt=True, tokenize=True,
+            return_dict=False,
         )
     )  # fmt: skip
 
 
-def _conversation(fmt: ChatFormat, tokenizer: Tokenizer, *turns: str) -> list[int]:
-    tokens = fmt.system(SYSTEM)
+def _conversation(fmt: ChatFormat, system: str, *turns: str) -> list[int]:
+    tokens = fmt.system(system)
     for index, text in enumerate(turns):
         if index % 2:
-            answer = tokenizer.encode(text)
+            answer = fmt.answer(text)
             tokens += answer + fmt.end(answer)
         else:
             tokens += fmt.user(text, first=index == 0)
@@ -111,33 +77,51 @@ def _conversation(fmt: ChatFormat, tokenizer: Tokenizer, *turns: str) -> list[in
 
 
 @pytest.mark.parametrize("family", TEMPLATES)
+@pytest.mark.parametrize("system", ["Answer briefly.", "", " \nAnswer\nbriefly. \n"])
 @pytest.mark.parametrize(
-    "question", ["What is a page?", "什么是分页？", "x" * 300, "Tab\tand 1,024."]
+    "question", ["What is a page?", "什么是分页？", "x" * 300, "Tab\tand 1,024.", " \n Why? \n\n"]
 )
 def test_the_first_turn_is_the_templates_own(
-    family: str, question: str, tokenizer: Tokenizer, theirs: Any
+    family: str, system: str, question: str, tokenizer: Tokenizer, theirs: Any
 ) -> None:
-    template = TEMPLATES[family]
-    fmt = ChatFormat(tokenizer, template, VARIABLES, set())
-    assert _conversation(fmt, tokenizer, question) == _rendered(theirs, template, question)
+    fmt = ChatFormat(tokenizer, TEMPLATES[family], VARIABLES, set())
+    ours = _conversation(fmt, system, question)
+    assert ours == _rendered(theirs, fmt, TEMPLATES[family], system, question)
 
 
-@pytest.mark.parametrize("family", ["llama3", "mistral", "qwen2", "qwen3"])
+@pytest.mark.parametrize("turns", [3, 5], ids=["second", "third"])
+@pytest.mark.parametrize("system", ["Answer briefly.", ""])
+@pytest.mark.parametrize("family", TEMPLATES)
 def test_later_turns_are_the_templates_own_where_it_leaves_older_ones_alone(
-    family: str, tokenizer: Tokenizer, theirs: Any
+    family: str, system: str, turns: int, tokenizer: Tokenizer, theirs: Any
 ) -> None:
-    template = TEMPLATES[family]
-    fmt = ChatFormat(tokenizer, template, VARIABLES, set())
-    turns = ("What is a page?", "A run of positions.", "And a table?", "It lists pages.", "Why?")
-    ours, rendered = _conversation(fmt, tokenizer, *turns), _rendered(theirs, template, *turns)
+    fmt = ChatFormat(tokenizer, TEMPLATES[family], VARIABLES, set())
+    ours = theirs.decode(_conversation(fmt, system, *TURNS[:turns]))
     # As text: an answer's tokens are the model's own and need not be those of its text read again.
-    assert theirs.decode(ours) == theirs.decode(rendered)
+    rendered = theirs.decode(_rendered(theirs, fmt, TEMPLATES[family], system, *TURNS[:turns]))
+    if family in REWRITES and (system or family != "Mistral v0.3"):
+        assert ours != rendered
+        assert any(REWRITES[family] in difference for difference in fmt.differences)
+    else:
+        assert ours == rendered
+
+
+@pytest.mark.parametrize("family", sorted(set(TEMPLATES) - set(REWRITES) - {"Gemma 2", "Qwen 3"}))
+def test_nothing_is_said_of_a_template_that_only_appends(family: str, tokenizer: Tokenizer) -> None:
+    assert ChatFormat(tokenizer, TEMPLATES[family], VARIABLES, set()).differences == ()
+
+
+@pytest.mark.parametrize("family", TEMPLATES)
+def test_no_marker_of_ours_is_in_what_a_model_reads(family: str, tokenizer: Tokenizer) -> None:
+    fmt = ChatFormat(tokenizer, TEMPLATES[family], VARIABLES, set())
+    for system in ("Answer briefly.", ""):
+        assert "Marker" not in tokenizer.decode(_conversation(fmt, system, *TURNS))
 
 
 def test_thinking_stays_in_the_session_and_the_difference_is_listed(tokenizer: Tokenizer) -> None:
-    fmt = ChatFormat(tokenizer, QWEN3, VARIABLES, set())
+    fmt = ChatFormat(tokenizer, QWEN_3, VARIABLES, set())
     thought = "<think>\nHm.\n</think>\n\nA run."
-    kept = _conversation(fmt, tokenizer, "What is a page?", thought, "Why?")
+    kept = _conversation(fmt, SYSTEM, "What is a page?", thought, "Why?")
     assert "Hm." in tokenizer.decode(kept)
     assert any("thinking" in difference for difference in fmt.differences)
 
@@ -146,8 +130,9 @@ def test_differences_are_listed_when_a_model_is_loaded(make_tiny: Callable[..., 
     folder = make_tiny()
     said: list[str] = []
     Engine(EngineConfig(str(folder), device="cpu"), on_progress=said.append).shutdown()
-    assert said == ["Loading the weights"]  # ChatML: nothing to list
-    (folder / "chat_template.jinja").write_text(QWEN3)
+    loading = [line for line in said if "kernels" not in line]  # they may be built, once
+    assert loading == ["Loading the weights"]  # ChatML: nothing to list
+    (folder / "chat_template.jinja").write_text(QWEN_3)
     Engine(EngineConfig(str(folder), device="cpu"), on_progress=said.append).shutdown()
     assert any("drops the thinking" in line for line in said)
 
@@ -155,7 +140,7 @@ def test_differences_are_listed_when_a_model_is_loaded(make_tiny: Callable[..., 
 def test_the_date_of_a_template_is_fixed_when_the_format_is_made(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fmt = ChatFormat(tokenizer, LLAMA3, VARIABLES, set())
+    fmt = ChatFormat(tokenizer, LLAMA_3, VARIABLES, set())
     before = fmt.system(SYSTEM)
     import transformers.utils.chat_template_utils as templates
 
@@ -170,7 +155,14 @@ def test_the_date_of_a_template_is_fixed_when_the_format_is_made(
 
 
 def test_the_end_of_a_turn_ends_the_answer(tokenizer: Tokenizer) -> None:
-    ends = {"llama3": "<|eot_id|>", "mistral": "</s>", "qwen2": "<|im_end|>", "qwen3": "<|im_end|>"}
+    ends = {
+        "Llama 3": "<|eot_id|>", "Qwen 2.5": "<|im_end|>", "Qwen 3": "<|im_end|>",
+        "Mistral v0.3": "</s>", "Mistral v7": "</s>", "SmolLM2": "<|im_end|>",
+        "SmolLM3": "<|im_end|>", "Gemma 2": "<end_of_turn>", "Gemma 3": "<end_of_turn>",
+        "Phi 3.5": "<|end|>", "Phi 4": "<|im_end|>", "Phi 4 mini": "<|end|>",
+        "Granite 3": "<|end_of_text|>", "DeepSeek R1 distill": "<｜end▁of▁sentence｜>",
+    }  # fmt: skip
+    assert ends.keys() == TEMPLATES.keys()
     for family, end in ends.items():
         fmt = ChatFormat(tokenizer, TEMPLATES[family], VARIABLES, set())
         assert tokenizer.special[end] in fmt.stop_tokens
