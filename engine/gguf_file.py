@@ -99,7 +99,7 @@ def convert(file: Path, folder: Path, progress: Callable[[str], None]) -> None:
 
 
 def sizes(file: Path) -> dict[str, Any]:
-    """What decides the size of its KV, of any family, under a Hugging Face configuration's names.
+    """The sizes that decide how large the model's KV is, under Hugging Face's names for them.
 
     Raises:
         WeightsUnusable: the file is broken.

@@ -71,7 +71,7 @@ def only_gguf(folder: Path) -> Path:
 
 
 def converted(file: Path, convert_dir: Path | None) -> Path | None:
-    """The folder that a GGUF file was converted to; None where it has to be done (again)."""
+    """The folder that a GGUF file was converted to; None where it has yet to be converted, or again."""
     target = _target(file, convert_dir)
     stamp = target / _STAMP
     return target if stamp.is_file() and stamp.read_text() == _stamp(file) else None
@@ -82,7 +82,7 @@ def _target(file: Path, convert_dir: Path | None) -> Path:
 
 
 def _stamp(file: Path) -> str:
-    """Says which file a folder was made from: one of another size or time is converted again."""
+    """Identifies the file that a folder was made from: one of another size or time is not it."""
     stat = file.stat()
     return json.dumps(
         {

@@ -1,4 +1,4 @@
-"""What of a model decides how large its KV is: read from its configuration alone, or given."""
+"""The sizes of a model that decide how large its KV is, read from its configuration or given."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ MOST = {"layers": 10_000, "heads": 10_000, "kv_heads": 10_000, "head_dim": 1024}
 
 
 class Latent(NamedTuple):
-    """What MLA keeps of a token and layer: a vector for keys and values, and a rotated part."""
+    """What MLA keeps of a token in a layer: one vector for keys and values, and a rotated part."""
 
     rank: int
     rotary: int

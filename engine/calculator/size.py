@@ -21,7 +21,7 @@ KV_DTYPES = (*PLAIN, "fp8", "int8", "k8v4", "int4")
 MOST_TOKENS = 10**9
 MOST_SESSIONS = 10**6
 
-_EXAMPLE_GROUP = 4  # query heads that share KV in the example of GQA, as 32 share 8
+_EXAMPLE_GROUP = 4  # in the example of GQA so many query heads share KV, as 32 share 8
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Need:
     """What is asked for.
 
     Attributes:
-        tokens: of each session.
-        memory_bytes: that KV may take.
-        dtype: of pages that stay in full precision where the others are coded.
+        tokens: how many each session has.
+        memory_bytes: how much memory KV may take.
+        dtype: what pages are held in that stay in full precision where the others are coded.
     """
 
     tokens: int
@@ -69,10 +69,11 @@ class Size:
     """KV in one dtype.
 
     Attributes:
-        token_bytes: of a coded page's token where pages are coded, scales included.
-        session_bytes: with the first page and the recent window, which stay in full precision.
-        longest_tokens: of one session, if it has all the memory.
-        sessions_that_fit: of so many tokens.
+        token_bytes: what one token takes, scales included; on a coded page where pages are coded.
+        session_bytes: what one session takes. Its first page and its recent window stay in full
+            precision.
+        longest_tokens: how long one session can get if it has all the memory.
+        sessions_that_fit: how many sessions of that length the memory holds.
     """
 
     token_bytes: float

@@ -47,7 +47,7 @@ class Choice(NamedTuple):
 
 
 class Gate:
-    """Of one model."""
+    """Decides which codec one model may use."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Gate:
         return Choice(layout, tuple(notices))
 
     def verdict(self, layout: CodedLayout) -> Verdict:
-        """On the layout's codec: measured, or remembered."""
+        """What the layout's codec does to this model: measured once, and remembered."""
         file = self._file(layout)
         verdict = _read(file)
         if verdict is None:
@@ -119,14 +119,16 @@ class Gate:
         """The model in float32; as it is loaded, where that is as wide or memory is short."""
         config, device = self._executor.config, self._executor.device
         pools = 2 * layout.pages(tokens) * replace(layout, dtype=torch.float32).page_bytes
-        logits = 6 * STEP * config.vocabulary * 4  # of both, and what is made of them
+        logits = (
+            6 * STEP * config.vocabulary * 4
+        )  # both readings' logits, and what their comparison makes of them
         needed = 4 * config.parameters + pools + logits
         if self._executor.dtype in _WIDE or needed > free_bytes(device):
             return self._executor
         return self._make_wide()
 
     def _file(self, layout: CodedLayout) -> Path:
-        """Named after all that a verdict depends on: the model, the page, the code, the text."""
+        """The file of a verdict, named after all that it depends on: model, page, code and text."""
         digest = hashlib.blake2b(digest_size=16)
         digest.update(f"{_content(self._folder)} {layout.page_size}".encode())
         for source in (*CODE, TEXT):
@@ -161,7 +163,7 @@ def _content(folder: Path) -> str:
 
 
 def _read(file: Path) -> Verdict | None:
-    """What was found before; None where nothing was, or where the file is broken."""
+    """The verdict that was kept; None where there is none, or where its file is broken."""
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
         kl, top1, error = (float(kept[name]) for name in ("kl", "top1", "error"))

@@ -1,4 +1,4 @@
-"""What a codec does to a model: the predictions for a text beside those in full precision."""
+"""What a codec does to a model: its predictions for a text, compared with full precision."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ STEP = 64
 
 
 class Verdict(NamedTuple):
-    """What was found.
+    """What a comparison has found.
 
     Attributes:
         kl: mean KL(full precision || coded).

@@ -56,7 +56,7 @@ class RefreshJob:
 
     @property
     def holds_pages(self) -> bool:
-        """Whether there are pages that come free when it ends. Needs the lock."""
+        """Whether it holds pages, which come free when it ends. Needs the lock."""
         return bool(self._shadow.pages)
 
     @property

@@ -23,7 +23,7 @@ class PageStore(Protocol):
 
 
 class PageBooks:
-    """The books of all sessions' pages: what a request needs while it runs.
+    """The books of all sessions' pages: what a request needs of them while it runs.
 
     Invariants (see `engine.kv.check`): a session's table covers its `kv_tokens`; a page has as many
     holders as tables that list it; a session's full pages are published, and a page that will be

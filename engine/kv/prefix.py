@@ -4,7 +4,7 @@ Full pages form a tree: a node is reached from its parent by the tokens of one p
 stands for exactly one sequence of tokens from the beginning on. It is a chain of hashes with an
 exact check: a dictionary hashes the tokens to narrow, and compares them to decide.
 
-    root(model, dtype, format)
+    root(model, dtype, KV dtype)
      └─ static page ─ static page          found by every owner
          ├─ ("ann", page) ─ page ─ page    found by ann only
          └─ ("ben", page)                  found by ben only
@@ -74,7 +74,7 @@ class PrefixCache:
         self._home: dict[int, Node] = {}
 
     def root(self, *salt: Hashable) -> Node:
-        """Where sequences begin whose KV depends, besides tokens, on this: model, dtype, format."""
+        """The node where sequences begin. Their KV depends on the salt too: model, dtype, KV dtype."""
         return self._roots.setdefault(salt, Node(None, (None, ())))
 
     @property
