@@ -71,7 +71,7 @@ def only_gguf(folder: Path) -> Path:
 
 
 def converted(file: Path, convert_dir: Path | None) -> Path | None:
-    """The folder that a GGUF file was converted to; None where it has yet to be converted, or again."""
+    """The folder that a GGUF file was converted to; None where that is still to be done."""
     target = _target(file, convert_dir)
     stamp = target / _STAMP
     return target if stamp.is_file() and stamp.read_text() == _stamp(file) else None

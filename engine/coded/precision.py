@@ -46,7 +46,7 @@ class Precision:
         self._approximate.difference_update(pages)
 
     def note_written(self, session: Session, first: int) -> None:
-        """The KV on the session's pages from index `first` on was computed from all that it holds."""
+        """The KV on a session's pages from index `first` on was computed from all its pages."""
         held = session.pages[: self._layout.pages(session.kv_tokens)]
         if any(self._pages.is_coded(page) or page in self._approximate for page in held):
             self._approximate.update(held[first:])
@@ -70,7 +70,7 @@ class Precision:
         return range(0) if session.owner is None else self._layout.coded_range(tokens, static)
 
     def encode_old_pages(self, session: Session) -> None:
-        """Code the pages that have left the window. Where there is no room, they stay plain for now."""
+        """Code the pages that have left the window. Without room for codes they stay plain for now."""
         static = session.static_tokens // self._layout.page_size
         left = [
             index

@@ -74,7 +74,7 @@ class PrefixCache:
         self._home: dict[int, Node] = {}
 
     def root(self, *salt: Hashable) -> Node:
-        """The node where sequences begin. Their KV depends on the salt too: model, dtype, KV dtype."""
+        """The node where sequences begin whose KV depends on this too: model, dtype, KV dtype."""
         return self._roots.setdefault(salt, Node(None, (None, ())))
 
     @property
