@@ -28,7 +28,7 @@ from engine.loop import Loop
 from engine.memory_report import memory_report
 from engine.request import Request
 from engine.sampling import Sampling
-from engine.scheduler import Scheduler
+from engine.scheduler import Scheduler, StepBudget
 from engine.stats import MemoryReport, SessionInfo
 
 
@@ -69,9 +69,8 @@ class Engine:
             loaded.pool, salt, config.prefix_cache, config.refresh_tokens
         )
         self._census = Census(self._cache)
-        self._scheduler = Scheduler(
-            self._cache, config.max_sessions, config.max_waiting, config.step_target_s
-        )
+        budget = StepBudget(config.step_target_s, loaded.step_tokens)
+        self._scheduler = Scheduler(self._cache, budget, config.max_sessions, config.max_waiting)
         self._loop = Loop(
             self._executor,
             self._pool,

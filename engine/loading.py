@@ -19,7 +19,6 @@ from engine.native.build import cache_folder
 from engine.native.executor import obstacle
 from engine.reference.executor import ReferenceExecutor
 from engine.reference.weights import read_weights
-from engine.scheduler import StepBudget
 from engine.tokenizer import Tokenizer
 from engine.weight_scheme import SchemedTensors
 from engine.weights import Tensors, chat_template, model_folder, read_json, stop_tokens
@@ -29,6 +28,7 @@ class LoadedModel(NamedTuple):
     """A model that is ready.
 
     Attributes:
+        step_tokens: that there is workspace for in a step.
         notices: what is not as it was asked for, in a sentence each.
     """
 
@@ -38,6 +38,7 @@ class LoadedModel(NamedTuple):
     tokenizer: Tokenizer
     format: ChatFormat
     pool: PagePool
+    step_tokens: int
     notices: tuple[str, ...]
 
 
@@ -78,11 +79,20 @@ def load(config: EngineConfig, progress: Callable[[str], None]) -> LoadedModel:
             progress,
         )
         layout, notices = gate.choose(wanted)
-    workspace = executor.profile(StepBudget.MOST)
+    # No CPU computes more in the time that a step should take.
+    step_tokens = 2048 if device.type == "cpu" else 8192
+    workspace = executor.profile(step_tokens + config.max_sessions)
     frames = pool_frames(config, model, device, layout, workspace)
     pool = executor.make_pool(layout, frames, config.max_sessions)
     return LoadedModel(
-        _name(config.model), backend.description, executor, tokenizer, chat_format, pool, notices
+        name=_name(config.model),
+        backend=backend.description,
+        executor=executor,
+        tokenizer=tokenizer,
+        format=chat_format,
+        pool=pool,
+        step_tokens=step_tokens,
+        notices=notices,
     )
 
 

@@ -35,10 +35,15 @@ class StepBudget:
     that was disturbed from outside halves it at most, and the next ones bring it back.
     """
 
-    LEAST, MOST = 16, 8192
+    LEAST = 16
 
-    def __init__(self, target_s: float) -> None:
-        self._target_s = target_s
+    def __init__(self, target_s: float, most: int = 8192) -> None:
+        """
+        Args:
+            target_s: what a step should take.
+            most: tokens that a step may hold, however quick it is: there is workspace for so many.
+        """
+        self._target_s, self._most = target_s, most
         self._tokens = 64.0  # a first guess that even a slow machine can keep
 
     @property
@@ -56,7 +61,7 @@ class StepBudget:
             return
         change = min(max(self._target_s / seconds, 0.5), 1.5)
         if change < 1 or tokens >= self._tokens / 2:
-            self._tokens = min(max(self._tokens * change, self.LEAST), self.MOST)
+            self._tokens = min(max(self._tokens * change, self.LEAST), self._most)
 
     def halve(self) -> None:
         """A step found too little memory."""
@@ -76,10 +81,9 @@ class Scheduler:
     """
 
     def __init__(
-        self, cache: PageBooks, max_running: int, max_waiting: int, step_target_s: float
+        self, cache: PageBooks, budget: StepBudget, max_running: int, max_waiting: int
     ) -> None:
-        self.cache = cache
-        self.budget = StepBudget(step_target_s)
+        self.cache, self.budget = cache, budget
         self.running: list[Request] = []
         self.waiting: deque[Request] = deque()
         self.preemptions = 0

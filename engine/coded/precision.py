@@ -70,7 +70,7 @@ class Precision:
         return range(0) if session.owner is None else self._layout.coded_range(tokens, static)
 
     def encode_old_pages(self, session: Session) -> None:
-        """Code the pages that have left the window. Without room for codes they stay plain for now."""
+        """Code the pages that have left the window. Without room they stay plain for now."""
         static = session.static_tokens // self._layout.page_size
         left = [
             index
