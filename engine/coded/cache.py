@@ -51,9 +51,12 @@ class CodedCache(KVCache):
         self.precision.encode_old_pages(session)
 
     def may_run_ahead(self, session: Session, tokens: int) -> bool:
-        """Coding a page moves it, which no step may be reading then."""
-        filled = (session.kv_tokens + tokens) // self.page_size
-        return filled == session.kv_tokens // self.page_size
+        """Coding a page moves it, which no step may be reading then.
+
+        A page may leave the window before another is full, where pages are larger than the window,
+        or have stayed plain until now for want of room.
+        """
+        return not self.precision.plain_before_window(session, session.kv_tokens + tokens)
 
     # -- when pages run out ------------------------------------------------------------------
 

@@ -91,6 +91,19 @@ def test_a_shared_page_is_coded_for_whoever_needs_it_and_left_to_the_others() ->
     cache.check()
 
 
+def test_no_step_runs_ahead_while_a_page_stays_plain_for_want_of_room() -> None:
+    """There may be room when the step has landed, and then the page is moved."""
+    cache = CodedHarness(frames=4)
+    session = cache.open(3 * SIZE)
+    cache.compute(session)
+    cache.fork(session)  # holds the pages too, so that coding them makes no room
+    assert cache.may_run_ahead(session, 1)
+    session.tokens += range(SIZE)
+    cache.compute(session)
+    assert not cache.coded_pages(session)
+    assert not cache.may_run_ahead(session, 1)
+
+
 def test_a_cut_into_a_coded_page_computes_its_rest_again(make_coded: MakeEngine) -> None:
     engine = make_coded()
     session = engine.open([5] * 400)

@@ -204,3 +204,38 @@ def test_no_step_runs_ahead_of_a_page_that_will_be_coded(
     assert (True, True) not in ahead
     assert (False, True) in ahead
     assert (True, False) in ahead
+
+
+@pytest.mark.parametrize("page_size", [16, 256])
+def test_pages_are_coded_while_no_step_goes_on(
+    page_size: int, make_tiny: Callable[..., Any], make_engine: MakeEngine
+) -> None:
+    """Large pages leave the window in the middle of another page."""
+    engine = make_engine(
+        model=str(make_tiny(head_dim=32)), kv_dtype="int8", refresh_tokens=0, page_size=page_size
+    )
+    launch, wait_for, encode = engine._executor.launch, engine._loop._wait_for, engine._pool.encode
+    going = 0
+    coded: list[int] = []
+
+    def launching(step: Step, pool: PagePool) -> Any:
+        nonlocal going
+        going += 1
+        return launch(step, pool)
+
+    def waiting(flight: Any) -> Any:
+        nonlocal going
+        landed = wait_for(flight)
+        going -= 1
+        return landed
+
+    def encoding(pages: Any) -> Any:
+        coded.append(going)
+        return encode(pages)
+
+    engine._executor.launch = launching  # type: ignore[method-assign]
+    engine._loop._wait_for = waiting  # type: ignore[method-assign]
+    engine._pool.encode = encoding  # type: ignore[method-assign]
+    engine.generate(engine.open([5] * 600), (), Sampling(max_tokens=100)).result(60)
+    assert coded
+    assert not any(coded)
