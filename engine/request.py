@@ -26,7 +26,6 @@ class Request:
         reached_tokens: of the prompt, how far its KV has ever come.
         kept_tokens: with KV when the request came.
         refreshed_tokens: of the session, computed again exactly since its last request.
-        random: numbers for its tokens, in their order.
         preemptions: how often it lost its pages to others while it ran.
         cancelled: set by any thread, seen at the next step.
         outcome: how it ends, once that is known, while a step that it is part of still goes on.
@@ -42,7 +41,6 @@ class Request:
     refreshed_tokens: int = 0
     kept_tokens: int = 0
     preemptions: int = 0
-    random: Random = field(init=False)
     arrival: int = field(default_factory=lambda: next(_arrivals))
     answer: list[int] = field(default_factory=list)
     cached_tokens: int = 0
@@ -54,20 +52,32 @@ class Request:
     submitted_s: float = field(default_factory=time.perf_counter)
     scheduled_s: float | None = None
     first_token_s: float | None = None
+    _random: Random = field(init=False)
+    _shares: list[float] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self.random = Random(self.sampling.seed)
+        self._random = Random(self.sampling.seed)
 
     @property
     def tokens_left(self) -> int:
         """How many it may still generate."""
         return self.max_tokens - len(self.answer)
 
-    def draw(self) -> Draw:
-        """How its next token is chosen; takes the next of its random numbers."""
+    def draw(self, ahead: int = 0) -> Draw:
+        """How a token is chosen.
+
+        Each place in the answer has a random number of its own: a step that fails, or that is
+        planned and never runs, takes none away.
+
+        Args:
+            ahead: tokens that come before it and are not known yet.
+        """
+        place = len(self.answer) + ahead
+        while len(self._shares) <= place:
+            self._shares.append(self._random.random())
         penalised = self.sampling.repetition_penalty != 1.0
         seen = frozenset(self.answer) if penalised else frozenset()
-        return Draw(self.sampling, self.random.random(), seen)
+        return Draw(self.sampling, self._shares[place], seen)
 
     def mark_scheduled(self) -> None:
         """Note that the request runs for the first time, and what it found."""

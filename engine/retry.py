@@ -47,8 +47,9 @@ class Retry:
         return [(chunk, error)]
 
     def _alone(self, chunk: Chunk) -> Landed:
-        # By now everything that the chunk goes on from is known.
-        chunk = chunk._replace(part=chunk.part._replace(source=KNOWN))
+        # By now everything that the chunk goes on from is known, a token to be penalised too.
+        draw = chunk.request.draw() if chunk.draws else None
+        chunk = chunk._replace(part=chunk.part._replace(source=KNOWN, draw=draw))
         try:
             step = Step.of([chunk.part], self._pool.page_size)
             tokens = self._executor.launch(step, self._pool).tokens()

@@ -168,7 +168,7 @@ class Scheduler:
             return []
         # The token that is being drawn will stand where the session's tokens end now.
         parts = (
-            Part(request.session, len(request.session.tokens), 1, request.draw(), source)
+            Part(request.session, len(request.session.tokens), 1, request.draw(ahead=1), source)
             for source, request in ahead
         )
         return [Chunk(request, part) for (_, request), part in zip(ahead, parts, strict=True)]

@@ -113,16 +113,37 @@ def _breaking(engine: Engine, step_number: int, fault: Callable[[], torch.Tensor
     executor.forward = computing  # type: ignore[method-assign]
 
 
-def test_a_step_that_fails_once_is_made_up_for(make_exact: MakeEngine) -> None:
-    expected = _answers(make_exact())
+SEEDED = {"temperature": 1.0, "seed": 3}
+
+
+@pytest.mark.parametrize("sampling", [{}, SEEDED, {"repetition_penalty": 2.0}])
+def test_a_step_that_fails_once_is_made_up_for(
+    sampling: dict[str, Any], make_exact: MakeEngine
+) -> None:
+    """No random number is lost with it, and no token from what is penalised."""
+    expected = _answers(make_exact(), **sampling)
 
     def fault() -> torch.Tensor:
         raise RuntimeError("injected fault")
 
     engine = make_exact()
     _breaking(engine, 12, fault)
-    assert _answers(engine) == expected
+    assert _answers(engine, **sampling) == expected
     engine.check()
+
+
+def test_a_seeded_answer_is_the_same_where_memory_ran_out(make_exact: MakeEngine) -> None:
+    expected = _answers(make_exact(), **SEEDED)
+    engine = make_exact()
+    forward = engine._executor.forward
+
+    def with_little_memory(step: Step, tokens: Ints, pool: PagePool) -> torch.Tensor:
+        if step.rows > 20:
+            raise MemoryError
+        return forward(step, tokens, pool)
+
+    engine._executor.forward = with_little_memory  # type: ignore[method-assign]
+    assert _answers(engine, **SEEDED) == expected
 
 
 def test_logits_that_are_not_finite_end_one_answer_and_not_the_others(
