@@ -39,6 +39,13 @@ class Pending:
     def __init__(self, outcome: "Future[Outcome]") -> None:
         self._outcome = outcome
 
+    @staticmethod
+    def failed(error: Exception) -> "Pending":
+        """A step that never set out."""
+        outcome: Future[Outcome] = Future()
+        outcome.set_exception(error)
+        return Pending(outcome)
+
     def tokens(self) -> list[int]:
         """Wait for the tokens that the step draws; `NO_TOKEN` where the logits are not finite.
 

@@ -157,16 +157,23 @@ class Loop:
     # -- steps -------------------------------------------------------------------------------
 
     def _launch(self, plan: list[Chunk]) -> Flight:
-        self._executor.mark_peak()
-        step = Step.of([chunk.part for chunk in plan], self._cache.page_size)
-        return Flight(plan, self._executor.launch(step, self._pool), time.perf_counter())
+        try:
+            self._executor.mark_peak()
+            step = Step.of([chunk.part for chunk in plan], self._cache.page_size)
+            return Flight(plan, self._executor.launch(step, self._pool), time.perf_counter())
+        except Exception as error:  # whose fault it is will be found as for any other step
+            return Flight(plan, Pending.failed(error), time.perf_counter())
 
     def _launch_ahead(self, flight: Flight) -> Flight | None:
         """Launch what follows a step while that goes on, if it is certain what that is."""
         with self.lock:
             if self._stopping or (self.jobs.queue and self.jobs.pressing):
                 return None
-            plan = self._scheduler.plan_ahead(flight.plan)
+            try:
+                plan = self._scheduler.plan_ahead(flight.plan)
+            except Exception:  # a fault of ours; what is wrong shows in the next plan again
+                log.exception("planning a step ahead failed")
+                return None
         return self._launch(plan) if plan else None
 
     def _land(self, flight: Flight, ahead: Flight | None) -> Flight | None:
@@ -178,7 +185,7 @@ class Loop:
         try:
             landed = self._wait_for(flight)
         except Exception as error:
-            if ahead is not None:  # it goes on from tokens that were never drawn, and fails as well
+            if ahead is not None:  # it goes on from tokens that were never drawn
                 with suppress(Exception):
                     ahead.pending.tokens()
                 ahead = None

@@ -390,3 +390,36 @@ def test_text_after_a_control_token_is_read_as_in_the_middle(tmp_path: Path) -> 
     rendered = plain.encode("<s>hi", add_special_tokens=False).ids
     ours = Tokenizer(tmp_path)
     assert [ours.special["<s>"], *ours.encode("hi")] == rendered == [0, 4]
+
+
+@pytest.mark.parametrize("number", [1, 5])
+def test_a_step_that_cannot_be_launched_is_a_failed_step_and_no_end_of_the_engine(
+    make_engine: MakeEngine, number: int
+) -> None:
+    expected = _answer(make_engine())
+    engine = make_engine()
+    launch = engine._executor.launch
+    launched = 0
+
+    def with_little_memory(*given: Any) -> Any:
+        nonlocal launched
+        launched += 1
+        if launched == number:
+            raise MemoryError
+        return launch(*given)
+
+    engine._executor.launch = with_little_memory  # type: ignore[method-assign]
+    if number == 1:
+        assert _answer(engine) == expected  # the prompt in two halves
+    else:
+        with pytest.raises(StepFailed):  # one row cannot be made smaller
+            _answer(engine)
+        assert _answer(engine) == expected
+    engine.check()
+
+
+def test_a_fault_in_planning_ahead_is_no_end_of_the_engine(make_engine: MakeEngine) -> None:
+    expected = _answer(make_engine())
+    engine = make_engine()
+    engine._scheduler.plan_ahead = _fail  # type: ignore[method-assign]
+    assert _answer(engine) == expected
