@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from engine.backend import choose, make_executor
+from engine.backend import Backend, choose, make_executor
 from engine.chat_format import ChatFormat
 from engine.config import DTYPES, EngineConfig
 from engine.device import choose_device, free_bytes, ram_limit_bytes
@@ -60,30 +60,16 @@ def load(config: EngineConfig, progress: Callable[[str], None]) -> LoadedModel:
     progress("Loading the weights")
     with Tensors(folder) as tensors:
         executor = make_executor(backend, config, model, tensors, device)
-    layout = plain_layout(config, model, executor.dtype)
-    codec = codec_name(config, model, device, layout, backend.native is not None)
-    notices: tuple[str, ...] = ()
-    if codec is not None:
-        from engine.coded.codec import Codec
-        from engine.coded.gate import Gate
-        from engine.coded.layout import CodedLayout
-
-        wanted = CodedLayout.of(layout, Codec.of(codec, model.head_dim))
-        verdicts = config.native_dir or cache_folder()
-        gate = Gate(
-            folder,
-            executor,
-            lambda: wide_executor(folder, model, device),
-            tokenizer.encode,
-            verdicts,
-            progress,
-        )
-        layout, notices = gate.choose(wanted)
-    # No CPU computes more in the time that a step should take.
-    step_tokens = 2048 if device.type == "cpu" else 8192
-    workspace = executor.profile(step_tokens + config.max_sessions)
-    frames = pool_frames(config, model, device, layout, workspace)
-    pool = executor.make_pool(layout, frames, config.max_sessions)
+    try:
+        layout, notices = _choose_layout(config, folder, executor, tokenizer, backend, progress)
+        # No CPU computes more in the time that a step should take.
+        step_tokens = 2048 if device.type == "cpu" else 8192
+        workspace = executor.profile(step_tokens + config.max_sessions)
+        frames = pool_frames(config, model, device, layout, workspace)
+        pool = executor.make_pool(layout, frames, config.max_sessions)
+    except BaseException:
+        executor.shutdown()  # nobody else knows of its thread yet
+        raise
     return LoadedModel(
         name=_name(config.model),
         backend=backend.description,
@@ -94,6 +80,35 @@ def load(config: EngineConfig, progress: Callable[[str], None]) -> LoadedModel:
         step_tokens=step_tokens,
         notices=notices,
     )
+
+
+def _choose_layout(
+    config: EngineConfig,
+    folder: Path,
+    executor: Executor,
+    tokenizer: Tokenizer,
+    backend: Backend,
+    progress: Callable[[str], None],
+) -> tuple[PageLayout, tuple[str, ...]]:
+    """What the pool's pages are, and what has to be said about it."""
+    model, device = executor.config, executor.device
+    plain = plain_layout(config, model, executor.dtype)
+    codec = codec_name(config, model, device, plain, backend.native is not None)
+    if codec is None:
+        return plain, ()
+    from engine.coded.codec import Codec
+    from engine.coded.gate import Gate
+    from engine.coded.layout import CodedLayout
+
+    gate = Gate(
+        folder,
+        executor,
+        lambda: wide_executor(folder, model, device),
+        tokenizer.encode,
+        config.native_dir or cache_folder(),
+        progress,
+    )
+    return gate.choose(CodedLayout.of(plain, Codec.of(codec, model.head_dim)))
 
 
 def wide_executor(folder: Path, model: ModelConfig, device: torch.device) -> Executor:

@@ -110,6 +110,7 @@ class NativeExecutor(Executor):
         begin.argtypes, begin.restype = (POINTER(Model), c_int32), c_void_p
         self._decoder = begin(byref(weights.model), threads)
         if not self._decoder:
+            self.shutdown()
             raise MemoryError("there is not enough memory for the decoder's threads")
 
     def __del__(self) -> None:

@@ -1,5 +1,6 @@
 """Steps as values, and what computes them."""
 
+import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from engine import Engine, Sampling, Session
-from engine.errors import EngineStopped
+from engine.errors import EngineStopped, PoolTooSmall
 from engine.native import build
 from engine.sampling import Draw
 from engine.step import KNOWN, Part, Step
@@ -109,3 +110,14 @@ def test_an_executor_that_was_shut_down_takes_no_more(make_engine: MakeEngine) -
     engine.shutdown()
     with pytest.raises(EngineStopped):
         engine._executor.call(lambda: None)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_engine_that_cannot_be_loaded_leaves_no_thread(
+    backend: str, make_engine: MakeEngine
+) -> None:
+    before = set(threading.enumerate())
+    dtype = "bfloat16" if backend == "native" else "float32"
+    with pytest.raises(PoolTooSmall):
+        make_engine(backend=backend, dtype=dtype, kv_memory="2048")
+    assert set(threading.enumerate()) <= before
