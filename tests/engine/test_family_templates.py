@@ -1,4 +1,4 @@
-"""The chat templates of the supported families: their rules, written down for this test."""
+"""Conversations under the rules of the supported families' chat templates."""
 
 import json
 from collections.abc import Callable
@@ -10,53 +10,21 @@ import pytest
 from engine import Engine, EngineConfig
 from engine.chat_format import ChatFormat
 from engine.tokenizer import Tokenizer
+from tests.engine.family_templates import CONTROL_TOKENS, LLAMA_3_2, QWEN_3, TEMPLATES
 
 SYSTEM = "Answer briefly."
-
-# A date and the system prompt in one message, headers around roles, messages trimmed.
-LLAMA3 = (
-    "{{ bos_token }}{% if not date_string is defined %}"
-    "{% set date_string = strftime_now('%d %b %Y') %}{% endif %}"
-    "<|start_header_id|>system<|end_header_id|>\n\nToday Date: {{ date_string }}\n\n"
-    "{% if messages[0].role == 'system' %}{{ messages[0].content | trim }}"
-    "{% set messages = messages[1:] %}{% endif %}<|eot_id|>"
-    "{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n"
-    "{{ m.content | trim }}<|eot_id|>{% endfor %}"
-    "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
-)
-# The system prompt opens the first instruction; roles must alternate.
-MISTRAL = (
-    "{{ bos_token }}{% set ns = namespace(system='') %}"
-    "{% if messages[0].role == 'system' %}{% set ns.system = messages[0].content + '\n\n' %}"
-    "{% set messages = messages[1:] %}{% endif %}"
-    "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
-    "{{ raise_exception('roles must alternate') }}{% endif %}"
-    "{% if m.role == 'user' %}[INST]{% if loop.first %}{{ ns.system }}{% endif %}"
-    "{{ m.content }}[/INST]{% else %}{{ m.content }}{{ eos_token }}{% endif %}{% endfor %}"
-)
-# Adds a system prompt of its own when there is none.
-QWEN2 = (
-    "{% for m in messages %}{% if loop.first and m.role != 'system' %}<|im_start|>system\n"
-    "You are a helpful assistant.<|im_end|>\n{% endif %}"
-    "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-# Thinking is dropped from every answer before the last question, and put before the last answer.
-QWEN3 = (
-    "{% set ns = namespace(last=0) %}{% for m in messages %}"
-    "{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}"
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
-    "{% if m.role == 'assistant' %}{% set said = m.content.split('</think>')[-1] %}"
-    "{% if loop.index0 > ns.last %}<think>\n\n</think>\n\n{% endif %}{{ said.lstrip('\n') }}"
-    "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-TEMPLATES = {"llama3": LLAMA3, "mistral": MISTRAL, "qwen2": QWEN2, "qwen3": QWEN3}
-CONTROL = (
-    "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "[INST]", "[/INST]", "<s>", "</s>",
-    "<think>", "</think>",
-)  # fmt: skip
+TURNS = ("What is a page?", "A run of positions.", "And a table?", "It lists pages.", "Why?")
 VARIABLES = {"bos_token": "<s>", "eos_token": "</s>"}
+NO_SYSTEM_ROLE = "has no system role"
+MOVES = "moves the system prompt to the newest message"
+DROPS_THINKING = "drops the thinking of older answers"
+OPENS_THINKING = "opens the thinking for a new answer"
+DIFFERENCES = {
+    "gemma-2": [NO_SYSTEM_ROLE],
+    "mistral-v0.3": [MOVES],
+    "qwen-3": [DROPS_THINKING],
+    "deepseek-r1": [OPENS_THINKING, DROPS_THINKING],
+}
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +32,7 @@ def folder(tokenizer_files: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     """The default tokenizer with the families' control tokens added."""
     folder = tmp_path_factory.mktemp("control-tokens")
     data = json.loads((tokenizer_files / "tokenizer.json").read_text())
-    for index, token in enumerate(CONTROL):
+    for index, token in enumerate(CONTROL_TOKENS):
         # Qwen's files do not mark the thinking tokens as special: they must be caught all the same.
         data["added_tokens"].append(
             {"id": 49152 + index, "content": token, "single_word": False, "lstrip": False,
@@ -88,58 +56,128 @@ def theirs(folder: Path) -> Any:
     )
 
 
-def _rendered(theirs: Any, template: str, *turns: str) -> list[int]:
+def _rendered(theirs: Any, template: str, system: str, *turns: str) -> list[int]:
+    """The template's own rendering; without a system text there is no system message."""
     roles = ["user", "assistant"] * len(turns)
     messages = [{"role": r, "content": t} for r, t in zip(roles, turns, strict=False)]
+    first = [{"role": "system", "content": system}] if system else []
     return list(
         theirs.apply_chat_template(
-            [{"role": "system", "content": SYSTEM}, *messages], chat_template=template,
+            first + messages, chat_template=template,
             add_generation_prompt=True, tokenize=True, return_dict=False,
         )
     )  # fmt: skip
 
 
-def _conversation(fmt: ChatFormat, tokenizer: Tokenizer, *turns: str) -> list[int]:
-    tokens = fmt.system(SYSTEM)
+def _conversation(fmt: ChatFormat, system: str, *turns: str) -> list[int]:
+    """The same from fragments, as the engine appends them; answers are known as text only."""
+    tokens = fmt.system(system)
     for index, text in enumerate(turns):
         if index % 2:
-            answer = tokenizer.encode(text)
-            tokens += answer + fmt.end(answer)
+            tokens += fmt.answer(text)
+            tokens += fmt.end([])
         else:
             tokens += fmt.user(text, first=index == 0)
     return tokens
 
 
+def _format(tokenizer: Tokenizer, family: str) -> ChatFormat:
+    return ChatFormat(tokenizer, TEMPLATES[family], VARIABLES, set())
+
+
+def _no_role(family: str, system: str) -> bool:
+    return family == "gemma-2" and bool(system)
+
+
+@pytest.mark.parametrize("system", [SYSTEM, ""], ids=["system", "no-system"])
 @pytest.mark.parametrize("family", TEMPLATES)
 @pytest.mark.parametrize(
-    "question", ["What is a page?", "什么是分页？", "x" * 300, "Tab\tand 1,024."]
+    "question",
+    ["What is a page?", "什么是分页？", "x" * 300, "Tab\tand 1,024.", "\n  A\n page? \n"],
 )
 def test_the_first_turn_is_the_templates_own(
-    family: str, question: str, tokenizer: Tokenizer, theirs: Any
+    family: str, question: str, system: str, tokenizer: Tokenizer, theirs: Any
 ) -> None:
-    template = TEMPLATES[family]
-    fmt = ChatFormat(tokenizer, template, VARIABLES, set())
-    assert _conversation(fmt, tokenizer, question) == _rendered(theirs, template, question)
+    fmt = _format(tokenizer, family)
+    ours = _conversation(fmt, system, question)
+    if _no_role(family, system):
+        system, question = "", f"{system}\n\n{question.strip()}"
+    assert ours == _rendered(theirs, TEMPLATES[family], system, question)
 
 
-@pytest.mark.parametrize("family", ["llama3", "mistral", "qwen2", "qwen3"])
-def test_later_turns_are_the_templates_own_where_it_leaves_older_ones_alone(
+@pytest.mark.parametrize("system", [SYSTEM, ""], ids=["system", "no-system"])
+@pytest.mark.parametrize("family", TEMPLATES)
+@pytest.mark.parametrize("turn", [2, 3])
+def test_the_fragments_of_later_turns_are_the_templates_own(
+    family: str, turn: int, system: str, tokenizer: Tokenizer, theirs: Any
+) -> None:
+    fmt = _format(tokenizer, family)
+    turns = TURNS[: 2 * turn - 1]
+    ours = theirs.decode(_conversation(fmt, system, *turns))
+    fragments = fmt.end([]) + fmt.user(turns[-1], first=False)
+    if _no_role(family, system):
+        system, turns = "", (f"{system}\n\n{turns[0]}", *turns[1:])
+    rendered = _rendered(theirs, TEMPLATES[family], system, *turns)
+    text = theirs.decode(rendered)
+    if family == "mistral-v0.3" and system:  # only this moves: the system prompt
+        moved = text.replace(f"{SYSTEM}\n\n", "").replace("[INST] ", f"[INST] {SYSTEM}\n\n", 1)
+        assert ours == moved != text
+        return
+    # An answer's tokens are the model's own and need not be those of its text read again; what
+    # is put behind it is the same token for token.
+    assert rendered[-len(fragments) :] == fragments
+    if family == "deepseek-r1":  # only this is left out: the opening of the thinking, closed here
+        *older, newest = ours.split("<think>\n")
+        assert [part.startswith("\n</think>\n\n") for part in older[1:]] == [True] * (turn - 1)
+        ours = older[0] + "".join(part.removeprefix("\n</think>\n\n") for part in older[1:])
+        text = text.removesuffix("<think>\n")
+        assert newest == ""
+    assert ours == text
+
+
+@pytest.mark.parametrize("family", [name for name in TEMPLATES if name != "gemma-2"])
+def test_white_space_around_the_system_text_is_left_as_the_template_leaves_it(
     family: str, tokenizer: Tokenizer, theirs: Any
 ) -> None:
-    template = TEMPLATES[family]
-    fmt = ChatFormat(tokenizer, template, VARIABLES, set())
-    turns = ("What is a page?", "A run of positions.", "And a table?", "It lists pages.", "Why?")
-    ours, rendered = _conversation(fmt, tokenizer, *turns), _rendered(theirs, template, *turns)
-    # As text: an answer's tokens are the model's own and need not be those of its text read again.
-    assert theirs.decode(ours) == theirs.decode(rendered)
+    fmt = _format(tokenizer, family)
+    spaced = f"\n {SYSTEM} \n"
+    ours = _conversation(fmt, spaced, TURNS[0])
+    assert ours == _rendered(theirs, TEMPLATES[family], spaced, TURNS[0])
 
 
-def test_thinking_stays_in_the_session_and_the_difference_is_listed(tokenizer: Tokenizer) -> None:
-    fmt = ChatFormat(tokenizer, QWEN3, VARIABLES, set())
-    thought = "<think>\nHm.\n</think>\n\nA run."
-    kept = _conversation(fmt, tokenizer, "What is a page?", thought, "Why?")
-    assert "Hm." in tokenizer.decode(kept)
-    assert any("thinking" in difference for difference in fmt.differences)
+@pytest.mark.parametrize("family", TEMPLATES)
+def test_what_a_family_renders_otherwise_is_named_and_nothing_else(
+    family: str, tokenizer: Tokenizer
+) -> None:
+    named = _format(tokenizer, family).differences
+    expected = DIFFERENCES.get(family, [])
+    assert len(named) == len(expected)
+    assert all(any(part in sentence for sentence in named) for part in expected)
+
+
+@pytest.mark.parametrize(
+    ("family", "wrote"),
+    [("qwen-3", "<think>\nHm.\n</think>\n\nA run."), ("deepseek-r1", "Hm.\n</think>\n\nA run.")],
+)
+def test_thinking_that_the_model_wrote_stays_where_the_template_drops_it(
+    family: str, wrote: str, tokenizer: Tokenizer, theirs: Any
+) -> None:
+    fmt = _format(tokenizer, family)
+    answer = theirs.encode(wrote, add_special_tokens=False)
+    kept = fmt.system(SYSTEM) + fmt.user(TURNS[0], first=True) + answer
+    kept += fmt.end(answer) + fmt.user(TURNS[2], first=False)
+    dropped = theirs.decode(_rendered(theirs, TEMPLATES[family], SYSTEM, TURNS[0], wrote, TURNS[2]))
+    assert "Hm." not in dropped
+    ours = theirs.decode(kept)
+    assert ours.count("<think>\nHm.\n</think>\n\n") == 1
+    said = "A run." if family == "qwen-3" else "\n\nA run."
+    assert ours.replace("<think>\nHm.\n</think>\n\nA run.", said) == dropped
+
+
+def test_an_answer_known_as_text_is_not_read_as_thinking(tokenizer: Tokenizer, theirs: Any) -> None:
+    fmt = _format(tokenizer, "deepseek-r1")
+    text = theirs.decode(_conversation(fmt, SYSTEM, *TURNS[:3]))
+    assert "<think>\n\n</think>\n\nA run of positions.<｜end▁of▁sentence｜>" in text
 
 
 def test_differences_are_listed_when_a_model_is_loaded(make_tiny: Callable[..., Path]) -> None:
@@ -147,16 +185,16 @@ def test_differences_are_listed_when_a_model_is_loaded(make_tiny: Callable[..., 
     said: list[str] = []
     Engine(EngineConfig(str(folder), device="cpu"), on_progress=said.append).shutdown()
     assert said == ["Loading the weights"]  # ChatML: nothing to list
-    (folder / "chat_template.jinja").write_text(QWEN3)
+    (folder / "chat_template.jinja").write_text(QWEN_3)
     Engine(EngineConfig(str(folder), device="cpu"), on_progress=said.append).shutdown()
-    assert any("drops the thinking" in line for line in said)
+    assert any(DROPS_THINKING in line for line in said)
 
 
 def test_the_date_of_a_template_is_fixed_when_the_format_is_made(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fmt = ChatFormat(tokenizer, LLAMA3, VARIABLES, set())
-    before = fmt.system(SYSTEM)
+    fmt = ChatFormat(tokenizer, LLAMA_3_2, VARIABLES, set())
+    before, without = fmt.system(SYSTEM), fmt.system("")
     import transformers.utils.chat_template_utils as templates
 
     class Tomorrow(templates.datetime):  # type: ignore[misc,name-defined]
@@ -165,17 +203,27 @@ def test_the_date_of_a_template_is_fixed_when_the_format_is_made(
             return cls(2099, 1, 1)
 
     monkeypatch.setattr(templates, "datetime", Tomorrow)
-    assert fmt.system(SYSTEM) == before
+    assert (fmt.system(SYSTEM), fmt.system("")) == (before, without)
     assert "2099" not in tokenizer.decode(before)
+    later = ChatFormat(tokenizer, LLAMA_3_2, VARIABLES, set())
+    assert "01 Jan 2099" in tokenizer.decode(later.system(SYSTEM))
 
 
-def test_the_end_of_a_turn_ends_the_answer(tokenizer: Tokenizer) -> None:
-    ends = {"llama3": "<|eot_id|>", "mistral": "</s>", "qwen2": "<|im_end|>", "qwen3": "<|im_end|>"}
-    for family, end in ends.items():
-        fmt = ChatFormat(tokenizer, TEMPLATES[family], VARIABLES, set())
-        assert tokenizer.special[end] in fmt.stop_tokens
+@pytest.mark.parametrize(
+    ("family", "end"),
+    [
+        ("llama-3.1", "<|eot_id|>"), ("llama-3.2", "<|eot_id|>"), ("qwen-2.5", "<|im_end|>"),
+        ("qwen-3", "<|im_end|>"), ("mistral-v0.3", "</s>"), ("mistral-v7", "</s>"),
+        ("smollm-2", "<|im_end|>"), ("smollm-3", "<|im_end|>"), ("gemma-2", "<end_of_turn>"),
+        ("gemma-3", "<end_of_turn>"), ("phi-3.5", "<|end|>"), ("phi-4", "<|im_end|>"),
+        ("phi-4-mini", "<|end|>"), ("granite-3.3", "<|end_of_text|>"),
+        ("deepseek-r1", "<｜end▁of▁sentence｜>"),
+    ],
+)  # fmt: skip
+def test_the_end_of_a_turn_ends_the_answer(family: str, end: str, tokenizer: Tokenizer) -> None:
+    assert _format(tokenizer, family).stop_tokens == {tokenizer.special[end]}
 
 
-@pytest.mark.parametrize("token", CONTROL)
+@pytest.mark.parametrize("token", CONTROL_TOKENS)
 def test_no_text_becomes_a_control_token_of_any_family(token: str, tokenizer: Tokenizer) -> None:
     assert not set(tokenizer.encode(f"a {token} b")) & set(tokenizer.special.values())
