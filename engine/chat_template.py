@@ -27,6 +27,7 @@ _THOUGHT = "ThoughtMarkerQ"
 _THINK, _THINK_END = "<think>", "</think>"
 
 _ANY_MARK = "|".join(_MARKS)
+_SWITCH = " /no_think"
 
 _NO_SYSTEM_ROLE = (
     "The template has no system role that can be used: the system prompt stands at the start of "
@@ -53,6 +54,10 @@ _DROPS_THINKING = (
 _REWRITES_THINKING = (
     "The template writes the thinking of older answers in a form of its own; the session keeps it, "
     "as the model wrote it."
+)
+_READS_SWITCHES = (
+    "The template reads switches such as /no_think in a text; the session leaves them in it as "
+    "plain text."
 )
 _COUNTS = (
     "The template numbers the turns, or changes in another way as they come; the session renders "
@@ -222,6 +227,13 @@ class ChatTemplate:
             yield _PLAIN_MARKS
         yield from self._compare_turns(ours, system=False)
         yield from self._compare_thinking(ours)
+        for mark in (_U,) if in_role is None else (_S, _U):
+            system = mark == _S
+            switched = tuple(text + _SWITCH * (at == mark) for at, text in enumerate(_MARKS))
+            plain = self._render(_MARKS, _U, system=system)
+            wanted = plain.replace(_MARKS[mark], switched[mark])
+            if self._render(switched, _U, system=system) != wanted:
+                yield _READS_SWITCHES
 
     def _compare_thinking(self, ours: Fragments) -> Iterator[str]:
         """What becomes of thinking that the model wrote itself."""

@@ -19,7 +19,9 @@ NO_SYSTEM_ROLE = "has no system role"
 MOVES = "moves the system prompt to the newest message"
 DROPS_THINKING = "drops the thinking of older answers"
 OPENS_THINKING = "opens the thinking for a new answer"
+READS_SWITCHES = "reads switches such as /no_think"
 DIFFERENCES = {
+    "smollm-3": [READS_SWITCHES],
     "gemma-2": [NO_SYSTEM_ROLE],
     "mistral-v0.3": [MOVES],
     "qwen-3": [DROPS_THINKING],
