@@ -1,11 +1,8 @@
-"""The model's chat template as fragments that are only ever appended.
+"""A conversation's tokens, from fragments of the chat template that are only ever appended.
 
 A template renders a whole conversation at once. A session with a kept KV needs the opposite: the
-tokens of one more message, given that everything before stays as it is. So the template is rendered
-once for a conversation of marker texts, and what stands between the markers are the fragments:
-
-    |------ head ------|     |---- middle ----|   |- prompt -|        |--- end + opening ---|
-    <|im_start|>system\\n  S  <|im_end|>\\n<|im_...  U  <|im_end|>...  A  <|im_end|>\\n<|im_s...  U2
+tokens of one more message, given that everything before stays as it is. `ChatTemplate` has what
+stands between the texts; here the texts are put in, as plain text.
 
 The first turn equals the template's own rendering. Where a template would render older turns
 otherwise (it drops thinking, or moves the system prompt to the last message), the session keeps
@@ -16,24 +13,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from transformers.utils.chat_template_utils import render_jinja_template
-
-from engine.errors import EmptyMessage, TemplateNotUnderstood
+from engine.chat_template import ChatTemplate
+from engine.errors import EmptyMessage
 from engine.tokenizer import Tokenizer
-
-# Plain words, since some templates trim white space around a message.
-_S, _U, _A, _U2 = "SystemMarkerQ", "FirstMarkerQ", "AnswerMarkerQ", "SecondMarkerQ"
-_A2, _U3 = "OtherAnswerMarkerQ", "ThirdMarkerQ"
-_SPACE = " \n "
-
-Message = dict[str, str]
 
 
 class ChatFormat:
     """Fragments of one model's chat template.
 
     Attributes:
-        system_text: the system prompt that conversations begin with now.
+        system_text: the system prompt that conversations begin with now; empty for none.
         stop_tokens: ids that end an answer.
         differences: sentences on where the template itself would render a conversation otherwise.
     """
@@ -57,34 +46,34 @@ class ChatFormat:
             TemplateNotUnderstood: the turns cannot be told apart.
         """
         self._tokenizer = tokenizer
-        self._template = template
-        self._variables = dict(variables)
         names = sorted(tokenizer.special, key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, names)) or r"(?!)")
+        self._template = ChatTemplate(template, variables, self._special)
+        self._fragments = self._template.without_system
         self.system_text = ""
         self._static: list[int] = []
-        self._has_system_role = True
-        self._derive()
-        ends = [tokenizer.special[m] for m in self._special.findall(self._end)[:1]]
+        ends = [tokenizer.special[m] for m in self._special.findall(self._fragments.end)[:1]]
         self.stop_tokens = frozenset(stop_tokens) | frozenset(ends)
-        self.differences = tuple(self._compare())
+        self.differences = self._template.differences
 
     # -- what a conversation is made of ------------------------------------------------------
 
     def system(self, text: str) -> list[int]:
         """Set the system prompt; returns the static part, which every conversation starts with.
 
-        Without a text, a conversation begins as the template begins one without a system message,
-        which may have a text of the template's own.
+        Args:
+            text: empty where there is to be none: the template may then have one of its own.
         """
         self.system_text = text
-        whole = self._whole_opening()
+        template = self._template
+        self._fragments = template.with_system if text.strip() else template.without_system
+        start, opening = self._start(), self._fragments.opening
         # What opens any user message belongs to the message, not to the static part.
-        if self._opening and whole.endswith(self._opening):
-            self._static = self._encode(whole[: len(whole) - len(self._opening)])
+        if start.endswith(opening) and self._special.match(opening):
+            self._static = self._encode(start[: len(start) - len(opening)])
         else:
             # Plain text touches the message. What no message changes is the static part.
-            rendered = [self._encode(whole, message) for message in ("A", "1", "中", "\n")]
+            rendered = [self._encode(start, message) for message in ("A", "1", "中", "\n", "  A")]
             together = [len(set(tokens)) == 1 for tokens in zip(*rendered, strict=False)]
             self._static = rendered[0][: [*together, False].index(False)]
         return list(self._static)
@@ -101,17 +90,14 @@ class ChatFormat:
         """
         if not text.strip():
             raise EmptyMessage
-        kept = self._kept_around_user
-        if first and not self._has_system_role and self.system_text.strip():
-            kept = (True, kept[1])  # the system text stands before it in the same message
-        text = _trimmed(text, kept)
+        fragments = self._fragments
+        text = fragments.trim_user(text)
+        later = self._encode(fragments.opening, text, fragments.prompt)
         if not first:
-            return self._encode(self._opening, text, self._prompt)
-        tokens = self._encode(self._whole_opening(), text, self._prompt)
-        if (
-            tokens[: len(self._static)] != self._static
-        ):  # a message that merges with the text before
-            return self._encode(self._opening, text, self._prompt)
+            return later
+        tokens = self._encode(self._start(), text, fragments.prompt)
+        if tokens[: len(self._static)] != self._static:
+            return later  # a message that merges with the text before
         return tokens[len(self._static) :]
 
     def end(self, generated: Sequence[int]) -> list[int]:
@@ -120,7 +106,7 @@ class ChatFormat:
         Where the model ended it by a token of its own, whichever of them, that is the end of the
         turn: only what the template has behind its own follows.
         """
-        tokens = self._encode(self._end)
+        tokens = self._encode(self._fragments.end)
         if generated and generated[-1] in self.stop_tokens:
             ends = [place for place, token in enumerate(tokens) if token in self.stop_tokens]
             return tokens[ends[0] + 1 :] if ends else tokens
@@ -128,7 +114,8 @@ class ChatFormat:
 
     def answer(self, text: str) -> list[int]:
         """Tokens of an answer that is known as text only, from another model, say."""
-        return self._tokenizer.encode(self._before_answer + text)
+        fragments = self._fragments
+        return self._encode(fragments.lead, fragments.trim_answer(text))
 
     def count(self, text: str) -> int:
         """How many tokens a text has."""
@@ -138,134 +125,10 @@ class ChatFormat:
         """The text of tokens, without control tokens."""
         return self._tokenizer.decode(tokens)
 
-    # -- taking the template apart -----------------------------------------------------------
-
-    def _derive(self) -> None:
-        try:
-            first = self._render([_message("system", _S), _message("user", _U)], prompt=True)
-            self._has_system_role = first.count(_S) == 1 and first.find(_S) < first.find(_U)
-        except Exception:  # templates refuse a system role by raising an error of their own
-            self._has_system_role = False
-        system = [_message("system", _S)] if self._has_system_role else []
-        turns = [*system, _message("user", _U)]
-        try:
-            first = self._render(turns, prompt=True)
-            answered = self._render([*turns, _message("assistant", _A)], prompt=False)
-            second = self._render(
-                [*turns, _message("assistant", _A), _message("user", _U2)], prompt=True
-            )
-        except Exception as error:
-            raise TemplateNotUnderstood(f"The chat template cannot be used: {error}") from error
-        for text, markers in ((first, [_U]), (answered, [_U, _A]), (second, [_U, _A, _U2])):
-            places = [text.find(marker) for marker in markers]
-            if -1 in places or places != sorted(places):
-                raise TemplateNotUnderstood(
-                    "The chat template does not write a conversation's messages in their order."
-                )
-        before_user, self._prompt = first.split(_U, 1)
-        # What opens a conversation without a system text.
-        self._bare = self._render([_message("user", _U)], prompt=True).split(_U, 1)[0]
-        self._kept_around_user = self._kept(system, "user", _U)
-        self._kept_around_system = (self._kept_around_user[0], True)
-        if self._has_system_role:
-            self._kept_around_system = self._kept([], "system", _S, _message("user", _U))
-        if self._has_system_role:
-            self._head, self._middle = before_user.split(_S, 1)
-        else:
-            self._head, self._middle = before_user, ""
-        after_answer = answered.split(_A, 1)[1]
-        # A space before an answer, say, which a model writes itself.
-        before_answer = second.split(_U, 1)[1].split(_A, 1)[0]
-        has_prompt = before_answer.startswith(self._prompt)
-        self._before_answer = before_answer[len(self._prompt) :] if has_prompt else ""
-        between = second.split(_A, 1)[1].split(_U2, 1)[0]
-        self._moves_system = _S in between
-        if self._moves_system:  # it belongs to the newest message there, and to the first one here
-            later = self._render(
-                [_message("user", _U), _message("assistant", _A), _message("user", _U2)],
-                prompt=True,
-            )
-            between = later.split(_A, 1)[1].split(_U2, 1)[0]
-        if between.startswith(after_answer):
-            self._end, self._opening = after_answer, between[len(after_answer) :]
-        else:  # the last answer is closed otherwise than earlier ones: earlier ones count
-            match = self._special.search(between)
-            cut = match.end() if match else 0
-            self._end, self._opening = between[:cut], between[cut:]
-        match = self._special.match(self._opening)
-        if not self._end and match:  # the template leaves the last answer open
-            self._end, self._opening = match[0], self._opening[match.end() :]
-        self._first_render = first
-
-    def _kept(
-        self, before: list[Message], role: str, marker: str, *after: Message
-    ) -> tuple[bool, bool]:
-        """Whether the template keeps white space before and behind a message of this role."""
-        padded = _message(role, f"{_SPACE}{marker}{_SPACE}")
-        rendered = self._render([*before, padded, *after], prompt=True)
-        return _SPACE + marker in rendered, marker + _SPACE in rendered
-
-    def _whole_opening(self) -> str:
-        """Everything before the first message's text."""
-        text = _trimmed(self.system_text, self._kept_around_system)
-        if not text:
-            return self._bare
-        if self._has_system_role:
-            return self._head + text + self._middle
-        return self._head + text + "\n\n"
-
-    def _compare(self) -> Iterable[str]:
-        """Where appending differs from the template's own rendering of the same messages."""
-        if not self._has_system_role:
-            yield (
-                "The template has no system role: the system prompt stands at the start of the "
-                "first message."
-            )
-        if not self._special.search(self._opening + self._prompt):
-            yield (
-                "The template marks turns by plain text only, so a text that holds the same marks "
-                "can look like a turn."
-            )
-        if self._moves_system:
-            yield (
-                "The template moves the system prompt to the newest message; the session keeps it "
-                "at the start, where it was computed."
-            )
-        elif not self._appends():
-            yield (
-                "The template renders older turns otherwise when a new one is added; the session "
-                "keeps every turn as the model saw it."
-            )
-        if "think" in self._template:
-            thought = f"<think>\nThoughtMarkerQ\n</think>\n\n{_A}"
-            turns = [_message("user", _U), _message("assistant", thought), _message("user", _U2)]
-            if "ThoughtMarkerQ" not in self._render(turns, prompt=True):
-                yield (
-                    "The template drops the thinking of older answers; the session keeps it, as "
-                    "the model wrote it."
-                )
-
-    def _appends(self) -> bool:
-        """Whether the template's second and third turn are the turns before with more at the end"""
-        system = [_message("system", _S)] if self._has_system_role else []
-        turns = [_message("user", _U), _message("assistant", _A), _message("user", _U2)]
-        turns += [_message("assistant", _A2), _message("user", _U3)]
-        ours = self._first_render
-        for answer, question, count in ((_A, _U2, 3), (_A2, _U3, 5)):
-            ours += self._before_answer + answer + self._end + self._opening + question
-            ours += self._prompt
-            if ours != self._render([*system, *turns[:count]], prompt=True):
-                return False
-        return True
-
-    def _render(self, messages: list[Message], prompt: bool) -> str:
-        rendered, _ = render_jinja_template(
-            conversations=[messages],
-            chat_template=self._template,
-            add_generation_prompt=prompt,
-            **self._variables,
-        )
-        return str(rendered[0])
+    def _start(self) -> str:
+        """What stands before the first message."""
+        fragments = self._fragments
+        return fragments.head + fragments.trim_system(self.system_text) + fragments.middle
 
     def _encode(self, opening: str, text: str = "", closing: str = "") -> list[int]:
         """Encode template text around a plain text; only template text has control tokens.
@@ -293,12 +156,3 @@ class ChatFormat:
             pieces += [(text[at : match.start()], False), (match[0], True)]
             at = match.end()
         return [*pieces, (text[at:], False)]
-
-
-def _trimmed(text: str, kept: tuple[bool, bool]) -> str:
-    text = text if kept[0] else text.lstrip()
-    return text if kept[1] else text.rstrip()
-
-
-def _message(role: str, content: str) -> Message:
-    return {"role": role, "content": content}

@@ -64,21 +64,22 @@ def test_a_stream_that_is_collected_on_the_engines_own_thread_ends_its_turn(
 ) -> None:
     """With the engine's lock held, and in the middle of a step."""
     scheduler = world.engine._scheduler
-    plan, events = scheduler.plan, world.conversations.ask(SIZE_QUESTION, options=LONG)
+    plan_ahead = scheduler.plan_ahead
+    events = world.conversations.ask(SIZE_QUESTION, options=LONG)
     session = first(events, Started).session_id
     first(events, Delta)
     cycle: list[Any] = [events]
     cycle.append(cycle)
 
-    def collecting_plan() -> Any:
+    def collecting_plan(plan: Any) -> Any:
         monkeypatch.undo()
         gc.collect()
-        return plan()
+        return plan_ahead(plan)
 
     gc.disable()
     try:
         del events, cycle
-        monkeypatch.setattr(scheduler, "plan", collecting_plan)
+        monkeypatch.setattr(scheduler, "plan_ahead", collecting_plan)
         turn = ended(world, session)
     finally:
         gc.enable()

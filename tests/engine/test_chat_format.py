@@ -46,6 +46,35 @@ MOVING = (
     "{{ ns.sys }}\n\n{% endif %}{{ m.content }}[/ASK]"
     "{% else %} {{ m.content }}<|im_end|>{% endif %}{% endfor %}"
 )
+# Plain text stands on both sides of where an answer ends and the next message begins.
+TAIL = (
+    "{% for m in messages %}{{ m.role }}<|im_start|>{{ m.content }}<|im_end|>\n\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant<|im_start|>{% endif %}"
+)
+# Every mark is plain text, which is read together with the texts that it touches.
+PLAIN = (
+    "{% for m in messages %}{% if m.role == 'user' %}<ask>{% elif m.role == 'assistant' %}<tell>"
+    "{% endif %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}<tell>{% endif %}"
+)
+NUMBERED = (
+    "{% set ns = namespace(asked=0) %}{% for m in messages %}{% if m.role == 'user' %}"
+    "{% set ns.asked = ns.asked + 1 %}<|im_start|>[{{ ns.asked }}] {{ m.content }}\n"
+    "{% else %}{{ m.content }}<|im_end|>{% endif %}{% endfor %}"
+)
+# Closes the newest of the earlier answers in another way than those before it.
+CLOSING = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+    "{% if loop.revindex == 2 %} (the last){% endif %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+# Writes older thinking between marks of its own.
+THOUGHTS = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% set parts = m.content.split('</think>') %}"
+    "{% if parts | length > 1 %}({{ parts[0].split('<think>')[-1].strip() }}) {% endif %}"
+    "{{ parts[-1].lstrip() }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+TITLE = "{% if messages[0].role == 'system' %}<{{ messages[0].content[:6] }}>{% endif %}"
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +136,23 @@ def test_first_turn_equals_the_models_own_template(
     assert _conversation(fmt, tokenizer, question) == _rendered(theirs, template, question)
 
 
+@pytest.mark.parametrize("template", [INSTRUCT, PLAIN], ids=["instruct", "plain"])
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_the_first_turn_is_the_templates_own_where_plain_text_touches_a_message(
+    question: str, template: str, tokenizer: Tokenizer, theirs: Any
+) -> None:
+    fmt = _format(tokenizer, template)
+    assert _conversation(fmt, tokenizer, question) == _rendered(theirs, template, question)
+
+
+def test_plain_text_behind_an_answer_is_read_together_with_the_next_message(
+    tokenizer: Tokenizer, theirs: Any
+) -> None:
+    fmt = _format(tokenizer, TAIL)
+    turns = ("What is a page?", "A run of positions.", "And a table?")
+    assert _conversation(fmt, tokenizer, *turns) == _rendered(theirs, TAIL, *turns)
+
+
 @pytest.mark.parametrize("template", [CHATML, INSTRUCT], ids=["chatml", "instruct"])
 def test_later_turns_are_appended_as_the_template_would_render_them(
     template: str, tokenizer: Tokenizer, theirs: Any
@@ -130,18 +176,54 @@ def test_a_template_without_a_system_role_puts_the_prompt_into_the_first_message
 
 
 def test_a_template_that_rewrites_older_turns_is_named_not_hidden(tokenizer: Tokenizer) -> None:
-    fmt = _format(tokenizer, THINKING)
-    assert any("renders older turns otherwise" in text for text in fmt.differences)
+    begins, drops = _format(tokenizer, THINKING).differences
+    assert "begins an older answer otherwise than a new one" in begins
+    assert "drops the thinking" in drops
+
+
+def test_a_template_that_closes_older_answers_otherwise_is_named(tokenizer: Tokenizer) -> None:
+    (told,) = _format(tokenizer, CLOSING).differences
+    assert "renders older turns otherwise" in told
+
+
+def test_a_template_that_numbers_turns_is_named(tokenizer: Tokenizer) -> None:
+    (told,) = _format(tokenizer, NUMBERED).differences
+    assert "numbers the turns" in told
+
+
+def test_a_template_that_writes_thinking_in_another_form_is_named(tokenizer: Tokenizer) -> None:
+    (told,) = _format(tokenizer, THOUGHTS).differences
+    assert "writes the thinking of older answers in a form of its own" in told
+
+
+def test_a_part_of_the_system_prompt_in_a_second_place_is_never_that_of_a_marker(
+    tokenizer: Tokenizer,
+) -> None:
+    fmt = _format(tokenizer, TITLE + CHATML)
+    assert any("no system role" in text for text in fmt.differences)
+    tokens = _conversation(fmt, tokenizer, "Hello")
+    text = tokenizer._tokenizer.decode(tokens, skip_special_tokens=False)
+    assert text == (f"<|im_start|>user\n{SYSTEM}\n\nHello<|im_end|>\n<|im_start|>assistant\n")
 
 
 @pytest.mark.parametrize(
     "template",
-    ["fixed text", "{% for m in messages|reverse %}{{ m.content }}{% endfor %}", "{{ nonsense( }}"],
+    [
+        "fixed text",
+        "{% for m in messages|reverse %}{{ m.content }}{% endfor %}",
+        "{{ nonsense( }}",
+        "{% for m in messages %}{{ m.content }}, {{ m.content }}{% endfor %}",
+        "{% for m in messages %}<{{ m.content[:6] }}>{{ m.content }}{% endfor %}",
+        "{% for m in messages %}{{ m.content | length }}{{ m.content }}{% endfor %}",
+        CHATML + "{{ functions.names }}",
+        CHATML + "{% for tool in tools %}{{ tool }}{% endfor %}",
+        CHATML + "{% if messages | length > 4 %}{{ raise_exception('Too long.') }}{% endif %}",
+    ],
 )
 def test_a_structure_that_cannot_be_understood_is_refused(
     template: str, tokenizer: Tokenizer
 ) -> None:
-    with pytest.raises(TemplateNotUnderstood):
+    with pytest.raises(TemplateNotUnderstood, match=r"or put a plain template into .*\.jinja"):
         _format(tokenizer, template)
 
 
@@ -192,4 +274,5 @@ def test_a_system_prompt_that_moves_to_the_newest_message_stays_in_the_first(
     assert text == (
         f"<|im_start|>[ASK] {SYSTEM}\n\nOne?[/ASK] Two.<|im_end|><|im_start|>[ASK] Three?[/ASK]"
     )
-    assert any("moves the system prompt" in told for told in fmt.differences)
+    (told,) = fmt.differences
+    assert "moves the system prompt to the newest message" in told
