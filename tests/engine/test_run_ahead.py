@@ -257,6 +257,6 @@ def test_pages_are_coded_while_no_step_goes_on(
     engine._executor.launch = launching  # type: ignore[method-assign]
     engine._loop._wait_for = waiting  # type: ignore[method-assign]
     engine._pool.encode = encoding  # type: ignore[method-assign]
-    engine.generate(engine.open([5] * 600), (), Sampling(max_tokens=100)).result(60)
+    engine.generate(engine.open([5] * 600), (), Sampling(max_tokens=180)).result(60)
     assert coded
     assert not any(coded)
