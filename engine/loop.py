@@ -222,7 +222,7 @@ class Loop:
         request, session = chunk.request, chunk.request.session
         reaches_end = chunk.tokens == session.pending_tokens
         if reaches_end:
-            request.note_first_token()
+            request.note_token()
         if outcome is not None and not request.cancelled:
             session.tokens.append(outcome)
             request.answer.append(outcome)

@@ -52,6 +52,7 @@ class Request:
     submitted_s: float = field(default_factory=time.perf_counter)
     scheduled_s: float | None = None
     first_token_s: float | None = None
+    last_token_s: float = 0.0
     _random: Random = field(init=False)
     _shares: list[float] = field(init=False, default_factory=list)
 
@@ -75,8 +76,7 @@ class Request:
         place = len(self.answer) + ahead
         while len(self._shares) <= place:
             self._shares.append(self._random.random())
-        penalised = self.sampling.repetition_penalty != 1.0
-        seen = frozenset(self.answer) if penalised else frozenset()
+        seen = frozenset(self.answer) if self.sampling.repetition_penalty != 1.0 else frozenset()
         return Draw(self.sampling, self._shares[place], seen)
 
     def mark_scheduled(self) -> None:
@@ -90,9 +90,9 @@ class Request:
         reached = min(self.session.kv_tokens, self.prompt_tokens)
         self.reached_tokens = max(self.reached_tokens, reached)
 
-    def note_first_token(self) -> None:
-        if self.first_token_s is None:
-            self.first_token_s = time.perf_counter()
+    def note_token(self) -> None:
+        self.last_token_s = time.perf_counter()
+        self.first_token_s = self.first_token_s or self.last_token_s
 
     def note_memory(self, device_bytes: int) -> None:
         self.device_bytes_peak = max(self.device_bytes_peak, device_bytes)
@@ -100,8 +100,8 @@ class Request:
     def result(
         self, reason: FinishReason, kv_bytes: int, device_bytes_after: int
     ) -> GenerationResult:
-        """What became of the request, measured up to now."""
-        now = time.perf_counter()
+        """What became of the request, measured up to its last token, or up to now."""
+        now = self.last_token_s if self.outcome in ("stop", "length") else time.perf_counter()
         scheduled = self.scheduled_s if self.scheduled_s is not None else now
         first = self.first_token_s
         decode_s = now - first if first is not None else 0.0

@@ -21,7 +21,7 @@ class EngineStats:
     prefill_s: float  # from there to the first token
     ttft_s: float  # from submit to the first token: queue_s + prefill_s
     decode_s: float  # from the first token to the last
-    total_s: float
+    total_s: float  # from submit to the last token, or to where it was cancelled
     prompt_tokens: int
     cached_tokens: int
     static_tokens: int

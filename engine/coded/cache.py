@@ -48,15 +48,13 @@ class CodedCache(KVCache):
 
     def _written(self, session: Session, first: int) -> None:
         self.precision.note_written(session, first)
-        self.precision.encode_old_pages(session)
+        if session.kv_tokens // self.page_size > first:
+            self.precision.encode_old_pages(session)
 
     def may_run_ahead(self, session: Session, tokens: int) -> bool:
-        """Coding a page moves it, which no step may be reading then.
-
-        A page may leave the window before another is full, where pages are larger than the window,
-        or have stayed plain until now for want of room.
-        """
-        return not self.precision.plain_before_window(session, session.kv_tokens + tokens)
+        """Coding a page moves it, which no step may be reading then. It is done where one fills."""
+        filled = (session.kv_tokens + tokens) // self.page_size
+        return filled == session.kv_tokens // self.page_size
 
     # -- when pages run out ------------------------------------------------------------------
 

@@ -69,15 +69,14 @@ class Precision:
         """Pages that are coded; those of the static prompt, which all share, never are."""
         return range(0) if session.owner is None else self._layout.coded_range(tokens, static)
 
-    def plain_before_window(self, session: Session, tokens: int) -> list[int]:
-        """Which of a session's pages are to be coded once so many tokens have their KV."""
-        static = session.static_tokens // self._layout.page_size
-        coded = self.coded_range(session, tokens, static)
-        return [index for index in coded if not self._pages.is_coded(session.pages[index])]
-
     def encode_old_pages(self, session: Session) -> None:
         """Code the pages that have left the window. Without room they stay plain for now."""
-        left = self.plain_before_window(session, session.kv_tokens)
+        static = session.static_tokens // self._layout.page_size
+        left = [
+            index
+            for index in self.coded_range(session, session.kv_tokens, static)
+            if not self._pages.is_coded(session.pages[index])
+        ]
         alone = []
         for index in left:
             twin = self._coded_twin(session.nodes[index], session.pages[index])

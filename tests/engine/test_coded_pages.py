@@ -91,17 +91,31 @@ def test_a_shared_page_is_coded_for_whoever_needs_it_and_left_to_the_others() ->
     cache.check()
 
 
-def test_no_step_runs_ahead_while_a_page_stays_plain_for_want_of_room() -> None:
-    """There may be room when the step has landed, and then the page is moved."""
-    cache = CodedHarness(frames=4)
-    session = cache.open(3 * SIZE)
+def test_what_stayed_plain_for_want_of_room_is_coded_when_a_page_fills_and_no_sooner() -> None:
+    """Until then a step may run ahead, and read it."""
+    cache = CodedHarness(frames=5)
+    blocker, session = cache.open(SIZE), cache.open(3 * SIZE)
+    cache.compute(blocker)
     cache.compute(session)
-    cache.fork(session)  # holds the pages too, so that coding them makes no room
-    assert cache.may_run_ahead(session, 1)
+    other = cache.fork(session)  # holds the pages too, so that coding them makes no room
     session.tokens += range(SIZE)
     cache.compute(session)
     assert not cache.coded_pages(session)
+    cache.close(other)
+    cache.close(blocker, forget=True)
+    cache.reserve(session, 5 * SIZE)
+    for _ in range(SIZE - 1):
+        assert cache.may_run_ahead(session, 1)
+        session.tokens.append(7)
+        cache.write(session, len(session.tokens))
+        cache.advance(session, 1)
+        assert not cache.coded_pages(session)
     assert not cache.may_run_ahead(session, 1)
+    session.tokens.append(7)
+    cache.write(session, len(session.tokens))
+    cache.advance(session, 1)
+    assert cache.coded_pages(session)
+    cache.check_content(session)
 
 
 def test_a_cut_into_a_coded_page_computes_its_rest_again(make_coded: MakeEngine) -> None:

@@ -4,6 +4,7 @@ The tiny model in float64 makes answers exact, so that any difference shows.
 """
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -257,6 +258,29 @@ def test_pages_are_coded_while_no_step_goes_on(
     engine._executor.launch = launching  # type: ignore[method-assign]
     engine._loop._wait_for = waiting  # type: ignore[method-assign]
     engine._pool.encode = encoding  # type: ignore[method-assign]
-    engine.generate(engine.open([5] * 600), (), Sampling(max_tokens=100)).result(60)
+    engine.generate(engine.open([5] * 600), (), Sampling(max_tokens=180)).result(60)
     assert coded
     assert not any(coded)
+
+
+def test_the_time_of_an_answer_ends_with_its_last_token(make_exact: MakeEngine) -> None:
+    """A step that goes on when it stops is no part of it."""
+    stop = _answers(make_exact())[0][1]
+    engine = make_exact()
+    engine._loop._stop_tokens = frozenset({stop})
+    forward = engine._executor.forward
+    seen = 0
+
+    def slow_at_the_end(step: Step, tokens: Ints, pool: PagePool) -> torch.Tensor:
+        nonlocal seen
+        seen += bool((step.sources != KNOWN).any())
+        if seen == 2:
+            time.sleep(1)
+        return forward(step, tokens, pool)
+
+    engine._executor.forward = slow_at_the_end  # type: ignore[method-assign]
+    result = engine.generate(engine.open(PROMPTS[0]), (), Sampling(max_tokens=30)).result(60)
+    assert (len(result.tokens), seen) == (2, 2)
+    stats = result.stats
+    assert stats.decode_s < 0.7
+    assert stats.total_s == pytest.approx(stats.ttft_s + stats.decode_s)
