@@ -7,7 +7,7 @@ Callers' threads open, fork and close sessions and submit requests; the loop's t
 from collections.abc import Callable, Sequence
 
 from engine.answer_text import AnswerText
-from engine.caches import make_caches
+from engine.books import make_books
 from engine.config import EngineConfig
 from engine.errors import (
     ContextTooLong,
@@ -65,9 +65,8 @@ class Engine:
         self._tokenizer = loaded.tokenizer
         self._executor, self._pool = loaded.executor, loaded.pool
         salt = (loaded.name, self.dtype, self.kv_dtype)
-        self._cache, self._fresh_pages, self._stale = make_caches(
-            loaded.pool, salt, config.prefix_cache, config.refresh_tokens
-        )
+        self._fresh_pages = make_books(loaded.pool, salt, config.prefix_cache)
+        self._cache = self._fresh_pages.cache
         self._census = Census(self._cache)
         budget = StepBudget(config.step_target_s, loaded.step_tokens)
         self._scheduler = Scheduler(self._cache, budget, config.max_sessions, config.max_waiting)
@@ -248,11 +247,12 @@ class Engine:
 
     def _idle_refresh(self) -> RefreshJob | None:
         """The refresh that is due, while nobody waits. Called with the lock held."""
-        session = self._stale()
+        least = self.config.refresh_tokens
+        session = self._fresh_pages.stale(least) if least else None
         return self._refresh(session, idle=True) if session else None
 
     def _refresh(self, session: Session, idle: bool) -> RefreshJob:
-        return RefreshJob(self._executor, self._pool, self._cache, self._fresh_pages, session, idle)
+        return RefreshJob(self._executor, self._pool, self._fresh_pages, session, idle)
 
     # -- answers -----------------------------------------------------------------------------
 

@@ -149,7 +149,7 @@ def codec_name(
     """
     if config.kv_dtype != "auto":
         return None if config.kv_dtype in DTYPES else config.kv_dtype
-    fits = _contexts(config, model) * plain.page_bytes <= _device_share(device)
+    fits = _contexts(config, model, plain) * plain.page_bytes <= _device_share(device)
     unread = native and obstacle(model, config.page_size, "int8") is not None
     return None if fits or unread else "int8"
 
@@ -174,8 +174,7 @@ def pool_frames(
         PoolTooSmall: what was asked for does not fit the device, or fits less than two pages.
     """
     free = free_bytes(device) - workspace
-    units = config.max_sessions * layout.units(model.context_tokens)
-    contexts = -(-units // layout.units_per_page) + 1  # of `max_sessions` full contexts
+    contexts = _contexts(config, model, layout)
     if config.kv.size_bytes is None and config.kv.fraction is None:
         wanted = min(_share(config, device), contexts * layout.page_bytes, int(free * 0.9))
     else:
@@ -196,9 +195,10 @@ def pool_frames(
     return int(frames)
 
 
-def _contexts(config: EngineConfig, model: ModelConfig) -> int:
-    """Plain pages of `max_sessions` full contexts."""
-    return -(-model.context_tokens // config.page_size) * config.max_sessions + 1
+def _contexts(config: EngineConfig, model: ModelConfig, layout: PageLayout) -> int:
+    """Room for `max_sessions` full contexts, in plain pages."""
+    units = config.max_sessions * layout.units(model.context_tokens)
+    return -(-units // layout.units_per_page) + 1
 
 
 def _share(config: EngineConfig, device: torch.device) -> int:

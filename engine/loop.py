@@ -87,7 +87,7 @@ class Loop:
 
     @property
     def is_current_thread(self) -> bool:
-        """Whether the caller runs on a thread of the engine (a finaliser may), and must not wait"""
+        """Whether the caller runs on a thread of the engine (a finaliser may): it must not wait."""
         return threading.current_thread() is self._thread or self._executor.is_current_thread
 
     def shutdown(self) -> None:

@@ -149,8 +149,8 @@ class Scheduler:
         Args:
             plan: the step that goes on.
         """
-        free = len(self.running) < self._max_running
-        if (self.waiting and free) or any(request.cancelled for request in self.requests):
+        let_in = self.waiting and self._free_rows
+        if let_in or any(request.cancelled for request in self.requests):
             return []
         if len(plan) != len(self.running) or not all(chunk.draws for chunk in plan):
             return []
@@ -172,10 +172,6 @@ class Scheduler:
             for source, request in ahead
         )
         return [Chunk(request, part) for (_, request), part in zip(ahead, parts, strict=True)]
-
-    @property
-    def _max_running(self) -> int:
-        return len(self.running) + len(self._free_rows)
 
     def _plan_batch(self) -> list[Chunk]:
         plan: list[Chunk] = []

@@ -86,7 +86,7 @@ class CodedCache(KVCache):
     def obtain(self, count: int, for_session: Session) -> list[int]:
         """Plain pages; see `KVCache.obtain`."""
         pages = super().obtain(count, for_session)
-        self.precision.note_new(pages)
+        self.precision.note_exact(pages)
         return pages
 
     def obtain_coded(self, count: int, for_session: Session) -> list[int]:
@@ -98,7 +98,7 @@ class CodedCache(KVCache):
         if self.pages.available_slots < count <= self.obtainable(for_session):
             self.drop_idle(for_session, lambda: count <= self.pages.available_slots)
         pages = self.pages.allocate_coded(count)
-        self.precision.note_new(pages)
+        self.precision.note_exact(pages)
         return pages
 
     def _obtainable_pages(self, for_session: Session) -> int:

@@ -36,7 +36,7 @@ class CodedFreshPages(FreshPages):
         needed = plain * pages.per_frame + len(coded)
         return plain <= pages.available and needed <= pages.available_slots
 
-    def most_approximate(self, least: int) -> Session | None:
+    def stale(self, least: int) -> Session | None:
         """Of idle sessions for which there is room, the one with most approximate tokens.
 
         None where they are fewer than `least`.

@@ -119,9 +119,8 @@ class Gate:
         """The model in float32; as it is loaded, where that is as wide or memory is short."""
         config, device = self._executor.config, self._executor.device
         pools = 2 * layout.pages(tokens) * replace(layout, dtype=torch.float32).page_bytes
-        logits = (
-            6 * STEP * config.vocabulary * 4
-        )  # both readings' logits, and what their comparison makes of them
+        # The logits of both readings, and what their comparison makes of them.
+        logits = 6 * STEP * config.vocabulary * 4
         needed = 4 * config.parameters + pools + logits
         if self._executor.dtype in _WIDE or needed > free_bytes(device):
             return self._executor

@@ -75,18 +75,6 @@ class DividedPages(PageAllocator):
 
     # -- taking and giving back --------------------------------------------------------------
 
-    def allocate(self, count: int) -> list[int]:
-        """Take `count` plain pages with one holder each.
-
-        Raises:
-            OutOfPages: fewer are available; nothing has changed.
-        """
-        if count > self.available:
-            raise OutOfPages(count, self.available)
-        while len(self._free) < count:
-            self._evict_frame()
-        return [self._hold(self._free.pop()) for _ in range(count)]
-
     def allocate_coded(self, count: int, beside: int | None = None) -> list[int]:
         """Take `count` coded pages with one holder each.
 
@@ -174,7 +162,7 @@ class DividedPages(PageAllocator):
         start = self.frames + frame * self.per_frame
         return range(start, start + self.per_frame)
 
-    def _evict_frame(self) -> None:
+    def _free_one(self) -> None:
         """Make the frame free whose cached page is the oldest of those in frames nobody holds."""
         oldest = next(page for page in self._cached if self.frame(page) not in self._held)
         if not self.is_coded(oldest):

@@ -37,12 +37,8 @@ class Precision:
         self._layout, self._pages, self._prefix, self._store = layout, pages, prefix, store
         self._approximate: set[int] = set()
 
-    def note_new(self, pages: Iterable[int]) -> None:
-        """These pages were given to somebody: what they held before does not matter any more."""
-        self._approximate.difference_update(pages)
-
     def note_exact(self, pages: Iterable[int]) -> None:
-        """All that these pages hold was computed from full precision."""
+        """These pages hold nothing approximate: nothing yet, or what was computed exactly."""
         self._approximate.difference_update(pages)
 
     def note_written(self, session: Session, first: int) -> None:
@@ -130,7 +126,7 @@ class Precision:
                 self._prefix.withdraw(page)
         self._pages.release(old)
         pages = self._pages.allocate_coded(len(old), beside)
-        self._approximate.difference_update(pages)
+        self.note_exact(pages)
         self._store.put(coded, pages)
         for index, page, rough, found in zip(indices, pages, approximate, findable, strict=True):
             session.pages[index] = page

@@ -107,7 +107,7 @@ def measure(
 def _worst_page(right: TeacherForcing, coded: TeacherForcing) -> float:
     """The largest relative error of a coded page: the root of its squares' sum, all heads."""
     pages = coded.session.pages
-    places = [i for i, page in enumerate(pages) if page >= coded.pool.frames]
+    places = [i for i, page in enumerate(pages) if page in coded.coded_pages]
     if not places:
         return 0.0
     size = coded.pool.page_size

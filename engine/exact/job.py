@@ -1,21 +1,17 @@
 """A refresh beside the requests: its pages, its turn, and who waits for it."""
 
-import logging
 import threading
 
 from engine.errors import ContextTooLong, EngineError, OutOfPages
 from engine.exact.pages import FreshPages
 from engine.exact.refresh import Refresh
 from engine.executor import Executor
-from engine.kv.cache import KVCache
 from engine.kv.pool import PagePool
 from engine.kv.session import Session
 
-log = logging.getLogger(__name__)
-
 
 class RefreshJob:
-    """Computes one session's KV again, in steps (see `engine.loop.Job`).
+    """Computes one session's KV again, in steps (see `engine.jobs.Job`).
 
     The session keeps its KV until the new one is complete, where there is room for both.
 
@@ -30,7 +26,6 @@ class RefreshJob:
         self,
         executor: Executor,
         pool: PagePool,
-        cache: KVCache,
         pages: FreshPages,
         session: Session,
         idle: bool,
@@ -39,15 +34,15 @@ class RefreshJob:
         Args:
             executor: computes.
             pool: holds the pages.
-            cache: knows whose they are.
-            pages: gives them out for this.
+            pages: gives them out for this, and knows whose they are.
             session: idle.
             idle: whether nobody waits for it.
         """
         self.session, self.idle = session, idle
         self.tokens = len(session.tokens)
         self.cancelled = False
-        self._executor, self._pool, self._cache, self._pages = executor, pool, cache, pages
+        self._executor, self._pool = executor, pool
+        self._pages, self._cache = pages, pages.cache
         self._shadow = Session(session.owner, tokens=list(session.tokens), shadow=True)
         self._shadow.busy = self._shadow.running = True  # nobody may take its pages
         self._refresh: Refresh | None = None

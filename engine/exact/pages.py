@@ -36,6 +36,14 @@ class FreshPages:
             raise OutOfPages(pages, cache.pages.available)
         self._begin(shadow, static, cache.obtain(pages, shadow))
 
+    def stale(self, least: int) -> Session | None:
+        """The idle session whose KV is worth computing again, for which there is room.
+
+        Args:
+            least: approximate tokens that it has. Plain pages hold none.
+        """
+        return None
+
     def hand_over(self, session: Session, shadow: Session) -> None:
         """Give a session the pages of its shadow, whose KV is all there. The shadow is closed."""
         cache = self.cache

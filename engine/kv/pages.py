@@ -70,7 +70,7 @@ class PageAllocator:
         if count > self.available:
             raise OutOfPages(count, self.available)
         while len(self._free) < count:
-            self._evict(next(iter(self._cached)))
+            self._free_one()
         return [self._hold(self._free.pop()) for _ in range(count)]
 
     def retain(self, pages: Iterable[int]) -> None:
@@ -144,6 +144,10 @@ class PageAllocator:
     def _let_go(self, page: int) -> None:
         """The page's last holder has gone."""
         del self._holders[page]
+
+    def _free_one(self) -> None:
+        """Give up the cached page that was released first."""
+        self._evict(next(iter(self._cached)))
 
     def _evict(self, page: int) -> None:
         del self._cached[page]

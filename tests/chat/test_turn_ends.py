@@ -59,17 +59,22 @@ def test_stop_before_the_model_began_leaves_a_turn_without_an_answer(world: Worl
     assert follow.stats.prompt_tokens == world.tokens() + len(world.row(follow.turn).prompt_tokens)
 
 
+def _lost_stream(world: World) -> str:
+    """A turn whose text streams to nobody, for the garbage collector to find; its session."""
+    events = world.conversations.ask(SIZE_QUESTION, options=LONG)
+    session = first(events, Started).session_id
+    first(events, Delta)
+    cycle: list[Any] = [events]
+    cycle.append(cycle)
+    return session
+
+
 def test_a_stream_that_is_collected_on_the_engines_own_thread_ends_its_turn(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the engine's lock held, and in the middle of a step."""
     scheduler = world.engine._scheduler
     plan_ahead = scheduler.plan_ahead
-    events = world.conversations.ask(SIZE_QUESTION, options=LONG)
-    session = first(events, Started).session_id
-    first(events, Delta)
-    cycle: list[Any] = [events]
-    cycle.append(cycle)
 
     def collecting_plan(plan: Any) -> Any:
         monkeypatch.undo()
@@ -78,7 +83,7 @@ def test_a_stream_that_is_collected_on_the_engines_own_thread_ends_its_turn(
 
     gc.disable()
     try:
-        del events, cycle
+        session = _lost_stream(world)
         monkeypatch.setattr(scheduler, "plan_ahead", collecting_plan)
         turn = ended(world, session)
     finally:
@@ -94,11 +99,6 @@ def test_a_stream_that_is_collected_by_who_holds_a_lock_ends_its_turn(
 ) -> None:
     """As a collection does that begins in any thread, wherever something is made."""
     lock = world.engine._lock if where == "in the engine" else world.conversations._lock
-    events = world.conversations.ask(SIZE_QUESTION, options=LONG)
-    session = first(events, Started).session_id
-    first(events, Delta)
-    cycle: list[Any] = [events]
-    cycle.append(cycle)
 
     def collect() -> None:
         with lock:
@@ -106,7 +106,7 @@ def test_a_stream_that_is_collected_by_who_holds_a_lock_ends_its_turn(
 
     gc.disable()
     try:
-        del events, cycle
+        session = _lost_stream(world)
         collecting = threading.Thread(target=collect, daemon=True)
         collecting.start()
         collecting.join(20)
